@@ -163,7 +163,7 @@ def predicted(
     fluid = _paced(job.topology.carried(stacked, job.cost, sizes), job.topology.capacity) * job.itemsize
     carried = _carried(stacked, sizes, job)
     busy = max(fluid, _handling(carried))
-    ways = stacked.longest(_hop(job, chunk))
+    ways = stacked.longest(hop(job, chunk))
     if rooms is None:
         rooms = _rooms(stacked, sizes, chunk, busy, ways, job)
     window = staging.windows(rooms, stacked.inward, _partial(chunk, job))
@@ -187,7 +187,7 @@ def in_one_shot(job: Job) -> float:
 def needed(trees: Sequence[Tree], cuts: Sequence[int], chunk: int, seconds: float, job: Job) -> tuple[int, ...]:
     """Give the room of each share of trees that are not predicted here but take so many seconds."""
     stacked = forest(trees)
-    return _rooms(stacked, np.diff(cuts), chunk, seconds, stacked.longest(_hop(job, chunk)), job)
+    return _rooms(stacked, np.diff(cuts), chunk, seconds, stacked.longest(hop(job, chunk)), job)
 
 
 def _rooms(
@@ -218,11 +218,11 @@ def _partial(chunk: int, job: Job) -> int:
 def _latency(trees: Forest, job: Job, chunk: int) -> float:
     """Give the time of a first chunk through the longest tree, storing it at every hop, and of handling them all."""
     busiest = int(trees.messages().sum(axis=0).max())
-    return float(trees.longest(_hop(job, chunk)).max()) + MESSAGE * busiest
+    return float(trees.longest(hop(job, chunk)).max()) + MESSAGE * busiest
 
 
-def _hop(job: Job, chunk: int) -> Matrix:
-    """Give the seconds of a chunk over each edge."""
+def hop(job: Job, chunk: int) -> Matrix:
+    """Give the seconds of a chunk over each edge; of one that is not there, what it takes besides."""
     width = job.topology.width
     size = chunk * job.itemsize * max(job.cost)
     seconds: Matrix = MESSAGE + job.topology.delay + np.divide(size, width, out=np.zeros_like(width), where=width > 0)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ictp2p.collectives.planning.bounds import price_bound
-from ictp2p.collectives.planning.laying import lay
+from ictp2p.collectives.planning.laying import Laid, Near, lay
 from ictp2p.collectives.planning.packing import WORK, Packing, filled
 from ictp2p.collectives.planning.schedules import star, tree
 from ictp2p.collectives.planning.schedules.arborescence import cheapest, cheapest_anywhere
@@ -46,6 +46,9 @@ _ROUNDS = 20
 _SMOOTHING = 0.7
 _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
+_FAIR = 1.4
+"""Trees that were laid are laid again, further from their roots, unless they are within this factor of the bound before
+a program has divided them."""
 _FRESH = 8
 """The most trees taken in at a time: the cheapest."""
 _EVEN = 0.01
@@ -65,9 +68,11 @@ class Grown(NamedTuple):
     """Bytes/s of each of all, when they run side by side."""
     bound: float
     """Seconds per byte below which no packing of trees comes, were nothing encoded."""
+    laid: Laid | None = None
+    """Those that were laid, if any were."""
 
 
-def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
+def grow(topology: Topology, cost: Cost, bound: float = 0.0, nears: Sequence[Near | None] = (None,)) -> Grown:
     """Grow trees until they are as good as the `bound` (seconds per byte), or none would help.
 
     The bound returned is the larger one of that given and that proven; without any tree, it is infinite.
@@ -76,6 +81,8 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
         topology: what limits.
         cost: bytes on the wire per byte.
         bound: seconds per byte that are known to be needed.
+        nears: how far everybody may be from the root of a tree that is laid (None: as far as is cheap): the first of
+            them that is not dear.
     """
     shallow = _first(topology)
     first = (*shallow, *filter(topology.fits, star.trees(topology.size)))
@@ -86,7 +93,7 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
     growth.begin(first, np.ones(len(first)))
     laid = None
     if many and not growth.is_good() and growth.is_out_of_reach():
-        laid = lay(topology, bound or 1 / growth.rates.sum())
+        laid = _laid(topology, cost, bound or 1 / growth.rates.sum(), nears)
     if laid is not None:
         growth = _Growth(topology, cost, bound, WORK)
         growth.begin(laid.trees, laid.parts)
@@ -94,7 +101,7 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
         growth.go_on()
     if topology.size > EXACT and not growth.is_good():
         growth.prove()
-    return Grown(shallow, tuple(growth.trees), growth.rates, growth.bound)
+    return Grown(shallow, tuple(growth.trees), growth.rates, growth.bound, laid)
 
 
 class _Growth:
@@ -166,6 +173,19 @@ class _Growth:
         self._packing.add(loads)
         if not self._packing.exhausted:
             self.rates = self._packing.rates()
+
+
+def _laid(topology: Topology, cost: Cost, bound: float, nears: Sequence[Near | None]) -> Laid | None:
+    """Lay trees as near as is not dear; None if they could not be laid."""
+    found = None
+    for near in nears:
+        laid = lay(topology, bound, near)
+        found = laid or found
+        if laid is not None:
+            rates = filled(topology.loads(laid.trees, cost), topology.capacity, laid.parts)
+            if bound * min(cost) * rates.sum() * _FAIR >= 1:
+                break
+    return found
 
 
 def _first(topology: Topology) -> tuple[Tree, ...]:

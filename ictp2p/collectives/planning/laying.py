@@ -10,19 +10,23 @@ prices of multiplicative weights; Plotkin, Shmoys, Tardos 1995). The heavy trees
 Whatever the trees, everybody has to send and to receive the whole vector once. So access lines are priced as if all
 that is still to come lay on them already: who has hardly more than it needs is spared the rest.
 
-Such trees are deep, a chain of thirty hops among 64 participants: cheapest edges do not look at the way of a chunk.
-Laying each of them again, with all others in place, made them worse: the heavy ones then fit nowhere.
+The cheapest trees are deep, a chain of thirty hops among 64 participants, and cross an ocean as often as that is cheap.
+Where a vector is short for such ways they are laid within a radius (`Near`, `schedules.radius`) instead. Laying each of
+them again, with all others in place, made them worse: the heavy ones then fit nowhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.planning.schedules.arborescence import cheapest
+from ictp2p.collectives.planning.schedules.radius import eccentricities, within
 from ictp2p.collectives.planning.schedules.trees import Matrix, Tree
 from ictp2p.collectives.planning.topology import Topology
 
@@ -39,39 +43,62 @@ _HIGHEST = 1e4
 """Resources filled so many times above the level are all alike."""
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How far everybody may be from the root of a tree."""
+
+    ways: Matrix
+    """Seconds over each edge, infinite where there is none."""
+    radius: float
+    """Seconds from the root to anybody, and from anybody to the root, at most."""
+
+    def wider(self, times: float) -> Near:
+        """Give so many times the radius."""
+        return replace(self, radius=times * self.radius)
+
+    def roots(self) -> npt.NDArray[np.bool_]:
+        """Say who can be a root."""
+        return eccentricities(self.ways) <= self.radius
+
+
 class Laid(NamedTuple):
-    """Trees, and the part of the vector that each is meant to carry."""
+    """Trees, the heaviest first, and the part of the vector that each carries."""
 
     trees: tuple[Tree, ...]
     parts: Matrix
     """Falling, and in all 1."""
+    near: Near | None
+    """How far everybody is from their roots at most."""
 
 
-def lay(topology: Topology, level: float) -> Laid | None:
+def lay(topology: Topology, level: float, near: Near | None = None) -> Laid | None:
     """Lay trees; None if not everybody reaches everybody.
 
     Args:
         topology: what limits.
         level: seconds per byte that are needed at least.
+        near: how far everybody may be from a root; None: as far as is cheap.
     """
     count = next((count for most, count in _COUNTS if topology.size <= most), _COUNTS[-1][1])
     parts = np.geomspace(_SPREAD, 1.0, count)
     parts /= parts.sum()
-    resources = _Resources(topology, level)
+    resources = _Resources(topology, level, near)
     laid = []
     for part in parts.tolist():
         tree = resources.lay(part)
         if tree is None:
             return None
         laid.append(tree)
-    return Laid(tuple(laid), parts)
+    return Laid(tuple(laid), parts, near)
 
 
 class _Resources:
     """What lies on each resource, in parts of the vector: of the trees so far, and on access lines in any case."""
 
-    def __init__(self, topology: Topology, level: float) -> None:
-        self._topology = topology
+    def __init__(self, topology: Topology, level: float, near: Near | None) -> None:
+        self._topology, self._near = topology, near
+        self._able = np.ones(topology.size, dtype=bool) if near is None else near.roots()
+        """Who can be a root."""
         limits = np.isfinite(topology.capacity) & (topology.capacity > 0)
         self._inverse = np.divide(1.0, topology.capacity, out=np.zeros(len(limits)), where=limits)
         self._filled = self._inverse / level
@@ -83,15 +110,23 @@ class _Resources:
         self._load[self._topology.lines] -= part
         downward = self._edges(part)
         root = self._root(downward)
-        down = cheapest(downward, root)
+        down = self._led(downward, root)
         if down is None:
             return None
-        self._carry([(parent, node) for node, parent in enumerate(down[0]) if parent != NO_PARENT], part)
-        up = cheapest(self._edges(part).T, root)
+        self._carry([(parent, node) for node, parent in enumerate(down) if parent != NO_PARENT], part)
+        up = self._led(self._edges(part).T, root, upward=True)
         if up is None:
             return None
-        self._carry([(node, parent) for node, parent in enumerate(up[0]) if parent != NO_PARENT], part)
-        return Tree(root, up[0], down[0])
+        self._carry([(node, parent) for node, parent in enumerate(up) if parent != NO_PARENT], part)
+        return Tree(root, up, down)
+
+    def _led(self, price: Matrix, root: int, *, upward: bool = False) -> tuple[int, ...] | None:
+        """Lead from the root to everybody, or, where prices are those of edges back, from everybody: the parents."""
+        if self._near is None:
+            found = cheapest(price, root)
+            return found and found[0]
+        ways = self._near.ways
+        return within(price, ways.T if upward else ways, root, self._near.radius)
 
     def _edges(self, part: float) -> Matrix:
         """Price each edge by how full it would get."""
@@ -102,7 +137,7 @@ class _Resources:
         """Choose who is dearest to lead to, and from: the root is the only one that needs neither."""
         edges = edges.copy()
         np.fill_diagonal(edges, np.inf)
-        return int((edges.min(axis=0) + edges.min(axis=1)).argmax())
+        return int(np.where(self._able, edges.min(axis=0) + edges.min(axis=1), -1.0).argmax())
 
     def _carry(self, edges: Sequence[tuple[int, int]], part: float) -> None:
         source, target = np.array(edges).T

@@ -13,11 +13,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ictp2p.collectives.planning import levelling
 from ictp2p.collectives.planning.bounds import lower_bound
-from ictp2p.collectives.planning.candidates import Candidate, Job, alone, shared, together
+from ictp2p.collectives.planning.candidates import LEAST_CHUNK, Candidate, Job, alone, hop, shared, together
 from ictp2p.collectives.planning.growing import FEW, grow
+from ictp2p.collectives.planning.laying import Laid, Near, lay
 from ictp2p.collectives.planning.schedules import halving_doubling, parameter_server, ring, star, tree
+from ictp2p.collectives.planning.schedules.radius import eccentricities
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.planning.topology import Topology
 
@@ -31,6 +35,14 @@ _QUICK = 32
 fifth of a second."""
 _NEAR = 1.1
 """Among more, levelled trees so near to the bound will do."""
+_AWAY = (2.0, 3.0)
+"""How far trees may lead from their root, in the time in which the best root can reach all, and all it: in turn."""
+_WAITS = 150.0
+"""A vector that takes more than so many of these times hardly waits for its first chunk: its trees go as they like."""
+_CLOSE = 1.25
+"""How far they may lead at least."""
+_HURRIES = 50.0
+"""A vector of so many of these times may gain even by the closest trees; one of a hundred gains nothing."""
 _WAITING = 2
 """Where more than half of the time is not for bytes, one tree may do, and a deeper one sends fewer messages at once."""
 
@@ -94,14 +106,19 @@ class Search:
                 yield shared("tree", found.trees, found.parts, job)
 
     def _grown(self) -> Iterator[Candidate]:
-        job = self._job
-        grown = grow(job.topology, job.cost, self.bound / (job.size * job.price.least) if job.size else 0.0)
-        self.bound = max(self.bound, grown.bound * job.size * job.price.least if job.size else 0.0)
+        job, unit = self._job, self._job.size * self._job.price.least
+        near = self._nearest()
+        waits = [near.wider(away) for away in _AWAY if self.bound < _WAITS * near.radius < np.inf]
+        grown = grow(job.topology, job.cost, self.bound / unit if unit else 0.0, (*waits, None))
+        self.bound = max(self.bound, grown.bound * unit if unit else 0.0)
         if not grown.trees:
             return
         yield shared("tree", grown.trees, grown.rates, job)
+        laid = grown.laid.trees if grown.laid else ()
         wide = job.topology.without(SLOW)
         for arrange, trees in (
+            (together, laid if grown.laid and grown.laid.near and set(laid) < set(grown.trees) else ()),
+            (together, self._closest(grown.laid, near)),
             (together, grown.shallow if len(grown.shallow) < len(grown.trees) else ()),
             (together, [one for one in grown.shallow if wide.fits(one)] if wide else ()),
             (alone, grown.shallow),
@@ -109,6 +126,21 @@ class Search:
             candidate = arrange("tree", trees, job)
             if candidate is not None:
                 yield candidate
+
+    def _closest(self, laid: Laid | None, near: Near) -> Sequence[Tree]:
+        """Give trees that lead hardly further than they must, where near ones were not dear and the time is short."""
+        if not laid or not laid.near or laid.near.radius > _AWAY[0] * near.radius:
+            return ()
+        if self.bound > _HURRIES * near.radius:
+            return ()
+        closest = lay(self._job.topology, self.bound / (self._job.size * self._job.price.least), near.wider(_CLOSE))
+        return closest.trees if closest else ()
+
+    def _nearest(self) -> Near:
+        """Give the ways of a chunk, and the time in which the best root can reach all, and all it."""
+        ways = hop(self._job, LEAST_CHUNK // max(self._job.itemsize, 4))
+        ways = np.where(self._job.topology.width > 0, ways, np.inf)
+        return Near(ways, float(eccentricities(ways).min()))
 
 
 def chosen(candidates: Sequence[Candidate]) -> Candidate:

@@ -21,10 +21,12 @@ def names(size: int) -> tuple[PeerId, ...]:
     return tuple(PeerId(f"{n:032x}") for n in range(size))
 
 
-def request(width: np.ndarray, elements: int = 1_000_000, delay: float = 0.0, **more: object) -> PlanRequest:
-    who = names(len(width))
+def request(
+    width: np.ndarray, elements: int = 1_000_000, delay: float | np.ndarray = 0.0, **more: object
+) -> PlanRequest:
+    who, delays = names(len(width)), np.broadcast_to(delay, width.shape)
     links = {
-        (who[i], who[j]): LinkEstimate(float(width[i, j]), delay)
+        (who[i], who[j]): LinkEstimate(float(width[i, j]), float(delays[i, j]))
         for i, j in itertools.permutations(range(len(width)), 2)
         if width[i, j] > 0
     }

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from ictp2p.collectives.plan import Plan, Share, check
 from ictp2p.collectives.planning import bounds, topology
 from ictp2p.collectives.planning.growing import grow
-from ictp2p.collectives.planning.laying import Laid, lay
+from ictp2p.collectives.planning.laying import Laid, Near, lay
 from ictp2p.collectives.planning.packing import WORK, Packing
 from ictp2p.collectives.planning.planner import LinkEstimate, plan
+from ictp2p.collectives.planning.schedules.forest import forest
+from ictp2p.collectives.planning.schedules.radius import eccentricities
 from ictp2p.collectives.planning.schedules.trees import WHOLE
 from ictp2p.collectives.planning.topology import Topology
 from tests.collectives.planning.planned import names, oceans, request
@@ -60,6 +62,31 @@ def test_regions_with_a_link_for_each_pair_are_planned_near_their_bound(size: in
     width, lines = oceans(size, regions, seed)
     made = plan(request(width, 250_000_000, **lines)).plan
     assert made.seconds <= 1.1 * made.bound
+
+
+@given(st.integers(2, 20), st.integers(1, 4), st.integers(0, 2**32), st.floats(1.0, 4.0))
+@settings(max_examples=20, deadline=None)
+def test_near_ones_lead_no_further_than_they_may(size: int, regions: int, seed: int, times: float) -> None:
+    width, lines = oceans(size, regions, seed)
+    rng = np.random.default_rng(seed)
+    place = rng.random((size, 2))
+    ways = np.hypot(*(place[:, None] - place).T) + np.where(np.eye(size), np.inf, 0.01)
+    there = network(width, **lines)
+    near = Near(ways, float(eccentricities(ways).min())).wider(times)
+    laid = lay(there, bounds.lower_bound(there, 1.0), near)
+    assert laid is not None, "a star from whom can be a root would do"
+    assert forest(laid.trees).longest(np.where(np.eye(size), 0.0, ways)).max() <= 2 * near.radius * (1 + 1e-9)
+    assert laid.near is near
+
+
+@pytest.mark.parametrize(("size", "regions", "most"), [(12, 5, 1.3), (24, 4, 1.7), (32, 5, 1.5), (64, 3, 1.3)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_oceans_are_crossed_as_seldom_as_a_short_vector_needs(size: int, regions: int, most: float, seed: int) -> None:
+    """Trees that went as far as was cheap took up to four and a half times the bound."""
+    width, lines = oceans(size, regions, seed)
+    where = np.arange(size) % regions
+    made = plan(request(width, 10_000_000, np.where(where[:, None] == where, 0.005, 0.08), **lines)).plan
+    assert made.seconds <= most * made.bound
 
 
 @pytest.mark.parametrize("way", ["up", "down"])

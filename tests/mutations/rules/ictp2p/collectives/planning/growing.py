@@ -15,4 +15,11 @@ MUTATIONS: Final = (
             "the_program_is_stopped",
         ),
     ),
+    Mutation(
+        "near-however-dear",
+        "Trees that are too dear so near to their roots are laid again, further from them.",
+        "            if bound * min(cost) * rates.sum() * _FAIR >= 1:\n",
+        "            if True:\n",
+        ("collectives/planning/test_laying.py::test_oceans_are_crossed_as_seldom_as_a_short_vector_needs",),
+    ),
 )

@@ -12,4 +12,11 @@ MUTATIONS: Final = (
         "        self._load[topology.lines] = 0.1\n",
         ("collectives/planning/test_laying.py::test_who_can_hardly_send_or_receive_what_it_must_is_spared_the_rest",),
     ),
+    Mutation(
+        "far-root-chosen",
+        "A root reaches everybody, and is reached, within the radius.",
+        "np.where(self._able, edges.min(axis=0) + edges.min(axis=1), -1.0)",
+        "np.where(self._able | True, edges.min(axis=0) + edges.min(axis=1), -1.0)",
+        ("collectives/planning/test_laying.py::test_near_ones_lead_no_further_than_they_may",),
+    ),
 )

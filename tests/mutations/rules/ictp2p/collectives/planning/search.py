@@ -28,4 +28,25 @@ MUTATIONS: Final = (
             "collectives/planning/test_planner.py::test_one_chain_does_where_a_slow_line_can_be_its_end_however_wrong_the_figures_are",
         ),
     ),
+    Mutation(
+        "short-vectors-led-afar",
+        "Where the ways of many hops take about as long as the bytes, trees are laid near their roots.",
+        "self.bound < _WAITS * near.radius < np.inf",
+        "self.bound < 0",
+        ("collectives/planning/test_laying.py::test_oceans_are_crossed_as_seldom_as_a_short_vector_needs",),
+    ),
+    Mutation(
+        "near-trees-lost-among-further-ones",
+        "Near trees stand for choice beside those that were grown further from them.",
+        "            (together, laid if grown.laid and grown.laid.near and set(laid) < set(grown.trees) else ()),\n",
+        "",
+        ("collectives/planning/test_laying.py::test_oceans_are_crossed_as_seldom_as_a_short_vector_needs",),
+    ),
+    Mutation(
+        "closest-trees-not-tried",
+        "Where near trees are not dear and the time is short, closer ones are tried.",
+        "            (together, self._closest(grown.laid, near)),\n",
+        "",
+        ("collectives/planning/test_laying.py::test_oceans_are_crossed_as_seldom_as_a_short_vector_needs",),
+    ),
 )
