@@ -7,6 +7,8 @@ All are for the fluid model: every participant holds S bytes, and nothing comput
 - *Cut*: what one side lacks, S bytes, must come in from the other. All cuts are tried where participants are few.
 - *Partition*: merge participants into k groups; groups behave as participants do: each sends and receives S, and
   2 (k-1) S cross the borders. Evaluated along the single-linkage dendrogram of the links, which finds the regions.
+- *Merged*: what all plans can do on the merged network is no less than on this one; if there are few groups, a program
+  over its trees says it exactly (`growing`), where volumes assume that all that crosses a border could be made use of.
 - *Price*: put a price on each resource. Every element climbs one tree and descends one, both with the same root; so it
   costs no less than the cheapest such pair, and all elements together no more than all capacity for the whole time.
   The prices of an optimal packing over all trees make this bound the optimum itself (duality), any prices a bound.
@@ -19,7 +21,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ictp2p.collectives.planning.schedules.trees import Matrix
-from ictp2p.collectives.planning.topology import Topology
+from ictp2p.collectives.planning.topology import LinkEstimate, Topology, build
+from ictp2p.types import PeerId
 
 ALL_CUTS = 10
 """Up to this many participants all cuts are tried."""
@@ -35,10 +38,7 @@ def lower_bound(topology: Topology, size: float) -> float:
 
 def partition_bound(topology: Topology, size: float, groups: tuple[tuple[int, ...], ...]) -> float:
     """Bound the time with each of `groups` taken as one participant; singletons give the node and volume bounds."""
-    member = np.zeros((len(groups), topology.size))
-    for number, group in enumerate(groups):
-        member[number, list(group)] = 1
-    apart = topology.width * (1 - member.T @ member)
+    member, apart = _borders(topology, groups)
     out = member @ np.minimum(topology.up, apart.sum(axis=1))
     into = member @ np.minimum(topology.down, apart.sum(axis=0))
     free, total = apart, 0.0
@@ -54,6 +54,18 @@ def partition_bound(topology: Topology, size: float, groups: tuple[tuple[int, ..
         return float("inf")
     volume = min(out.sum(), into.sum(), total + free.sum())
     return float(max(size / slowest, 2 * (len(groups) - 1) * size / volume))
+
+
+def merged(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Topology:
+    """Take each of the groups for one participant: what its members can do together, and nothing shared any more."""
+    member, apart = _borders(topology, groups)
+    width, names = member @ apart @ member.T, [PeerId(f"{number:032x}") for number in range(len(groups))]
+    links = {(names[a], names[b]): LinkEstimate(float(width[a, b])) for a, b in zip(*np.nonzero(width), strict=True)}
+    up, down = (
+        member @ np.minimum(topology.up, apart.sum(axis=1)),
+        member @ np.minimum(topology.down, apart.sum(axis=0)),
+    )
+    return build(tuple(names), links, dict(zip(names, up, strict=True)), dict(zip(names, down, strict=True)))
 
 
 def cut_bound(topology: Topology, size: float) -> float:
@@ -87,3 +99,11 @@ def linkage(width: Matrix) -> Iterator[tuple[tuple[int, ...], ...]]:
         if len(merged) == size:
             return
         yield tuple(sorted(set(group.values())))
+
+
+def _borders(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> tuple[Matrix, Matrix]:
+    """Give who is in which group, by group, and the widths of the edges that lead from one group to another."""
+    member = np.zeros((len(groups), topology.size))
+    for number, group in enumerate(groups):
+        member[number, list(group)] = 1
+    return member, topology.width * (1 - member.T @ member)

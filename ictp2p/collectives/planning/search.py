@@ -5,7 +5,7 @@ best single chain comes first: where a slow line can be its root it is as fast a
 fewer figures that may be wrong. Unless one of them is at the bound, sets of trees follow. Where links are what limits,
 trees are laid that fill them alike (`levelling`), which is quick and comes near the bound; where it does not, and
 wherever something else limits, trees are grown over the graph as the prices of a linear program ask for them
-(`growing`), or, where too much limits for that, laid one after another (`laying`).
+(`growing`), or, where too much limits for that, laid one after another (`laying`): of a short vector near their roots.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class _Growing:
         """Move each node with all below it to where it is cheapest, the dearest first."""
         away, price = self._away, self._price
         paid = np.where(self.parents == NO_PARENT, -1.0, price[self.parents, np.arange(len(price))])
-        for node in np.argsort(-paid, kind="stable")[:-1].tolist():
+        order = np.argsort(-paid, kind="stable")
+        for node in order[paid[order] > price.min(axis=0)[order]].tolist():
             under = self._below[node]
             further = away[under].max() - away[node]
             able = ~under & (away + self._ways[:, node] + further <= self._radius)

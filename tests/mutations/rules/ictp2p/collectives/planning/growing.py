@@ -22,4 +22,14 @@ MUTATIONS: Final = (
         "            if True:\n",
         ("collectives/planning/test_laying.py::test_oceans_are_crossed_as_seldom_as_a_short_vector_needs",),
     ),
+    Mutation(
+        "groups-prove-nothing",
+        "Where a program over all trees is out of reach, one over those of few groups proves a bound.",
+        "        growth.bound = max(growth.bound, _merged_bound(topology, growth.bound))\n",
+        "        pass\n",
+        (
+            "collectives/planning/test_bounds.py::test_few_groups_prove_more_than_volumes_where_too_much_limits_for_a_"
+            "program",
+        ),
+    ),
 )
