@@ -36,7 +36,7 @@ _COUNTS = ((32, 80), (48, 56), (64, 48))
 _SPREAD = 16.0
 """How many times heavier the first tree is than the last. With 8 networks of pairs came within 1.04 of their bound, and
 within 1.02 with 16."""
-_STEEPNESS = 64
+STEEPNESS = 64
 """With which power of how full a resource will be its price rises. Pairs of 24 were laid to 1.05 times their bound with
 32, and to 1.03 times it with 64."""
 _HIGHEST = 1e4
@@ -131,7 +131,7 @@ class _Resources:
     def _edges(self, part: float) -> Matrix:
         """Price each edge by how full it would get."""
         full = np.minimum((self._load + part) * self._filled, _HIGHEST)
-        return self._topology.prices(full**_STEEPNESS * self._inverse)
+        return self._topology.prices(full**STEEPNESS * self._inverse)
 
     def _root(self, edges: Matrix) -> int:
         """Choose who is dearest to lead to, and from: the root is the only one that needs neither."""

@@ -89,6 +89,13 @@ def test_oceans_are_crossed_as_seldom_as_a_short_vector_needs(size: int, regions
     assert made.seconds <= most * made.bound
 
 
+@pytest.mark.parametrize(("size", "regions", "seed", "most"), [(13, 3, 2, 1.095), (13, 3, 5, 1.08), (16, 4, 2, 1.1)])
+def test_trees_go_where_those_that_were_laid_leave_room(size: int, regions: int, seed: int, most: float) -> None:
+    width, lines = oceans(size, regions, seed)
+    made = plan(request(width, 250_000_000, **lines)).plan
+    assert made.seconds <= most * made.bound
+
+
 @pytest.mark.parametrize("way", ["up", "down"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_who_can_hardly_send_or_receive_what_it_must_is_spared_the_rest(way: str, seed: int) -> None:

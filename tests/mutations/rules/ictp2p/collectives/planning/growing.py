@@ -32,4 +32,11 @@ MUTATIONS: Final = (
             "program",
         ),
     ),
+    Mutation(
+        "full-lines-not-relieved",
+        "Trees are sought where those that were laid leave room.",
+        "            growth.relieve()\n",
+        "            pass\n",
+        ("collectives/planning/test_laying.py::test_trees_go_where_those_that_were_laid_leave_room",),
+    ),
 )
