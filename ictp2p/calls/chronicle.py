@@ -5,14 +5,15 @@ Clusters make the same calls in the same order, and a round carries no number of
 would notice. The chain of decisions tells: every committed round that this cluster has no answer to must be reported
 to the caller before it takes part again. Unless the cluster is in it: then the round is the one of the call that is
 under way, or that was given up and is made again; its leader did not see the end of it, or not in time, and the answer
-can still be had (`calls.answers`).
+can still be had (`calls.answers`). Who has started since saw neither of its decisions; a mate that did shows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundMissed
@@ -21,7 +22,7 @@ from ictp2p.sync.values import Close, Open, Participant, Spec, Value, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
-class Unseen(NamedTuple):
+class Unseen(msgspec.Struct, frozen=True, array_like=True):
     """A committed round that this cluster is in and has no answer to."""
 
     opened: Open
@@ -63,6 +64,7 @@ class Chronicle:
         """Those whose tensors are in the newest attempt, if this peer brought them."""
         self._told: tuple[int, tuple[Participant, ...], tuple[PeerId, ...]] = (0, (), ())
         """The newest attempt that a leader has told of, who takes part, and whose tensors it brought."""
+        self._absent = 0
         self._given_up = self._void = False
         """Whether the newest call was given up, and whether what it may have brought is in the newest attempt."""
 
@@ -130,16 +132,46 @@ class Chronicle:
         with self._changed:
             return 0 if self._settled is None else max(self._settled, self._known)
 
-    def owe(self, round_: int, seconds: float) -> None:
+    @property
+    def seen(self) -> Unseen | None:
+        """The round that is to be accounted for, if it is the only one, has this cluster in it, and was seen whole."""
+        with self._changed:
+            settled = self._settled or 0
+            ended = [unseen for unseen in self._ended if unseen.close.round > settled]
+            if self._gap > settled or len(ended) != 1 or not self._takes_part(ended[0].opened):
+                return None
+            unseen = ended[0]
+            workers = unseen.workers or (self._told[2] if self._was_told(unseen) else ())
+            return msgspec.structs.replace(unseen, workers=workers)
+
+    def owe(self, round_: int, shown: Unseen | None, seconds: float, *, fresh: bool) -> None:
         """A mate has seen a round that is to be accounted for: if this worker has not, it was not there, or is late.
 
-        Who knows the round may have its answer. Who does not has started since, and has to say that it has none.
+        Who knows the round may have its answer. Who does not has started since, and has to say that it has none, but
+        where a mate has seen both of its decisions and shows them.
+
+        Args:
+            round_: its number.
+            shown: the round, by a mate that has seen it whole.
+            seconds: in which this worker may hear of it, being late.
+            fresh: whether it has just come to its mates: what is in that round in its name may be of a former life.
         """
         self.ended(round_, seconds)
         with self._changed:
+            mine = next((unseen for unseen in self._ended if unseen.close.round == round_), None)
+            if fresh and (seen := mine or shown) and self._takes_part(seen.opened) and not self._acted(mine, seen):
+                self._absent = round_
             self._settled = self._settled or 0
-            if max(self._settled, self._known) < round_:
+            if shown is not None:
+                self._show(mine, shown)
+            elif max(self._settled, self._known) < round_:
                 self._passed = self._gap = round_
+
+    @property
+    def absent(self) -> int:
+        """The newest round that a former life of this worker may be in, and this one is not."""
+        with self._changed:
+            return self._absent
 
     def begin(self) -> None:
         """A call begins: of what was decided before it, nothing can be its answer."""
@@ -183,15 +215,8 @@ class Chronicle:
 
     def answer(self, spec: Spec) -> Unseen | None:
         """The committed round for `spec` that this cluster is in and has no answer to, if it is the only such one."""
-        with self._changed:
-            settled = self._settled or 0
-            ended = [unseen for unseen in self._ended if unseen.close.round > settled]
-            if self._gap > settled or len(ended) != 1:
-                return None
-            unseen = ended[0]
-            if self._told[:2] == (unseen.opened.attempt, unseen.opened.participants):
-                unseen = unseen._replace(workers=unseen.workers or self._told[2])
-        return unseen if self._takes_part(unseen.opened) and unseen.opened.spec == spec else None
+        unseen = self.seen
+        return unseen if unseen is not None and unseen.opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:
         """The next attempt that is opened after `before`, if one is within so many seconds."""
@@ -209,6 +234,26 @@ class Chronicle:
         with self._changed:
             self._changed.wait(seconds)
 
+    def _show(self, mine: Unseen | None, shown: Unseen) -> None:
+        """Take a round from a mate that has seen it whole, or whose tensors are in it if this worker knows no more."""
+        if mine is None or not mine.workers:
+            others = [unseen for unseen in self._ended if unseen is not mine]
+            self._ended = [*others, shown if mine is None else msgspec.structs.replace(mine, workers=shown.workers)]
+        self._passed = max(self._passed, shown.close.round)
+        if self._gap <= shown.close.round:
+            self._gap = 0
+
+    def _was_shown(self, close: Close) -> bool:
+        return any(unseen.close.round == close.round for unseen in self._ended)
+
+    def _was_told(self, unseen: Unseen) -> bool:
+        return self._told[:2] == (unseen.opened.attempt, unseen.opened.participants)
+
+    def _acted(self, mine: Unseen | None, seen: Unseen) -> bool:
+        """Whether this life of this worker has its tensors in a round, which its former one may have, too."""
+        led = mine is not None and mine.workers[:1] == (self._me,)
+        return led or self._was_told(seen)
+
     def _made_versions(self, skipped: int, value: Value) -> bool:
         """Whether rounds whose decisions were skipped were all of the shared state: each has made a version of it.
 
@@ -223,6 +268,8 @@ class Chronicle:
         opened = self.opened
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
             self._gap = close.round
+        elif self._was_shown(close):
+            pass
         elif opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened)):
             self._ended = [*self._ended, Unseen(opened, close, self._in_opened)][-2:]
 

@@ -32,6 +32,10 @@ class Flag(enum.IntFlag):
     """The call asks for the shared state."""
     ENDED = 8
     """The call has its answer, and is only seeing to it that everybody else gets it."""
+    SAW = 16
+    """It has seen both decisions of the newest round that is to be accounted for."""
+    TOLD = 32
+    """It knows as well whose tensors are in that one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,12 @@ class Heads:
     def known(self) -> int:
         """The newest round that any of them knows to be accounted for; 0 if all are newcomers."""
         return max(head.known for head in self.all)
+
+    @property
+    def witness(self) -> int | None:
+        """Who shows the others the newest round to be accounted for: one that saw it, and whose tensors are in it."""
+        saw = [r for r, h in enumerate(self.all) if h.known == self.known > self.settled and h.flags & Flag.SAW]
+        return max(saw, key=lambda rank: (self.all[rank].flags & Flag.TOLD, -rank), default=None)
 
     @property
     def behind(self) -> tuple[int, ...]:

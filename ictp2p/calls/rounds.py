@@ -106,7 +106,8 @@ class RoundCall:
         if done.round < self._past.chronicle.settled:
             raise RoundMissed(f"round {done.round} was decided before this worker's last call: its mates are elsewhere")
         self._past.chronicle.settle(done.round)  # it may have been handed over by a mate
-        if self.adds_up and self._past.peer.id not in done.workers:
+        came_later = done.round == self._past.chronicle.absent  # what it made before it was stopped may be in it
+        if self.adds_up and (came_later or self._past.peer.id not in done.workers):
             raise RoundMissed(f"round {done.round} was decided without this worker: its mates are ahead of it")
         self._deliver(answer.memory)
         return done
@@ -177,7 +178,7 @@ class RoundCall:
     def _recover(
         self, unseen: Unseen, result: Tensor, publisher: Publisher, deadline: Deadline
     ) -> tuple[Completed, bytes]:
-        opened, close, workers = unseen
+        opened, close = unseen.opened, unseen.close
 
         def idle() -> None:
             deadline.check()
@@ -189,7 +190,7 @@ class RoundCall:
         publisher.data(0, self._nbytes)
         clusters = tuple(p.cluster for p in opened.participants)
         kind = decode(opened.plan).kind
-        done = Completed(close.round, clusters, 0.0, 0, self._nbytes, kind, opened.reason, workers)
+        done = Completed(close.round, clusters, 0.0, 0, self._nbytes, kind, opened.reason, unseen.workers)
         return done, close.digest
 
     def _digest(self, result: Tensor) -> ResultDigest:
@@ -249,6 +250,7 @@ class RoundCall:
             restarted=restarted,
             idle=idle,
             among=self.among,
+            newcomer=self._past.chronicle.newcomer,
         )
         while True:
             before = self._past.chronicle.opened

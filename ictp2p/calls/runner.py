@@ -29,7 +29,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.chronicle import Chronicle, Unseen
 from ictp2p.calls.heads import Flag, Head, Heads, exchange
 from ictp2p.calls.telling import as_told, in_bytes
 from ictp2p.errors import (
@@ -226,7 +226,7 @@ class Runner:
         if heads.settled:
             self._chronicle.settle(heads.settled)
         if heads.known > heads.settled:  # who leads may have started since, and would miss it without a word
-            self._chronicle.owe(heads.known, _NEWS)
+            self._chronicle.owe(heads.known, self._shown(group, heads), _NEWS, fresh=self._fresh)
         try:
             self._last = call.act(group, heads, deadline)
         except (RoundMissed, MeshMismatch) as error:  # a mate whom the leader could not tell is told in the next group
@@ -240,8 +240,22 @@ class Runner:
         flags |= Flag.FRESH if self._fresh else Flag.NONE
         flags |= Flag.STATE if call.asks_state and not self._ended else Flag.NONE
         flags |= Flag.ENDED if self._ended else Flag.NONE
-        rounds = (self._chronicle.settled, self._chronicle.known)
+        rounds, seen = (self._chronicle.settled, self._chronicle.known), self._chronicle.seen
+        if seen is not None and seen.close.round == rounds[1]:
+            flags |= Flag.SAW | (Flag.TOLD if seen.workers else Flag.NONE)
         return Head(self._number, self.version(), call.fingerprint, call.weight, flags, *rounds)
+
+    def _shown(self, group: Group, heads: Heads) -> Unseen | None:
+        """Have the round that is to be accounted for from a mate that has seen it whole; None if nobody has."""
+        source = heads.witness
+        if source is None:
+            return None
+        said = msgspec.msgpack.encode(self._chronicle.seen) if group.rank == source else b""
+        try:
+            shown = msgspec.msgpack.decode(broadcast_bytes(group, said, source), type=Unseen | None)
+        except MALFORMED as error:
+            raise LocalGroupError(f"what worker {group.members[source]} shows does not decode: {error}") from error
+        return shown if shown is not None and shown.close.round == heads.known else None
 
     def _agree(self, group: Group, heads: Heads, call: Call[R], deadline: Deadline) -> None:
         """See that all workers make the same call.
@@ -280,7 +294,8 @@ class Runner:
 
         Who came again at once would be in their next group as well, and they would never get to a call.
         """
-        self.leave()
+        self._drop()
+        self._mesh.calls_yield(self._seen or (0, 0))
         deadline.sleep(self._aside, self._chronicle.wait)
         if deadline.over:
             raise MeshMismatch(f"this worker calls {call.text}; its cluster, which it has just come to, never does")

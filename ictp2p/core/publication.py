@@ -38,7 +38,10 @@ class Publication:
 
     def __init__(self, context: Context, neighbourhood: Neighbourhood, limits: Limits) -> None:
         self.training = False
-        """Whether rounds should wait for this cluster."""
+        """Whether rounds should wait for this cluster, for all that this peer's own training thread says.
+
+        A leader that has just started again has said nothing yet, and its mates may be in the middle of calls.
+        """
         self.draining = False
         """Whether it is about to leave."""
         self.behind = 0.0
@@ -65,7 +68,7 @@ class Publication:
             leader=context.me,
             term=context.m.election.term,
             workers=(context.card, *(known[mate] for mate in context.mates() if mate in known)),
-            training=self.training,
+            training=self.training or context.m.rosters.mates_call,
             draining=self.draining,
             version=tip[1].state.version if tip else 0,
             config=self.config,

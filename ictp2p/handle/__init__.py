@@ -220,7 +220,7 @@ class Handle(Protocol):
         ...
 
     def attends(self, stage: Stage, generation: Generation) -> None:
-        """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
+        """What the training thread is at: it waits for a later roster, meets the others of one, or yields to them."""
         ...
 
     def boundary(self, step: int) -> None:

@@ -240,6 +240,7 @@ class Child:
                 holds=holds,
                 patient=message.patient,
                 slack=message.slack,
+                newcomer=message.newcomer,
                 among=message.among,
             )
             return await self.peer.reduce(work)

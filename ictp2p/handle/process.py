@@ -193,7 +193,7 @@ class ProcessHandle:
         self._ask(to_peer.Wants(ready, device, calls), None)
 
     def attends(self, stage: Stage, generation: Generation) -> None:
-        """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
+        """What the training thread is at: it waits for a later roster, meets the others of one, or yields to them."""
         self._ask(to_peer.Attends(stage, generation), None)
 
     def boundary(self, step: int) -> None:
@@ -243,6 +243,7 @@ class ProcessHandle:
             self._arena.refs(outputs),
             request.patient,
             request.slack,
+            request.newcomer,
             request.note,
             request.among,
         )

@@ -207,6 +207,7 @@ class ThreadHandle:
             holds=lambda keys: _held(request, keys),
             patient=request.patient,
             slack=request.slack,
+            newcomer=request.newcomer,
             among=request.among,
         )
         try:

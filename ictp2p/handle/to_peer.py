@@ -122,6 +122,7 @@ class Reduce(Words, tag=15, frozen=True, array_like=True):
     outputs: tuple[TensorRef, ...]
     patient: bool
     slack: float
+    newcomer: bool
     note: bytes
     among: tuple[ClusterId, ...]
 

@@ -75,6 +75,8 @@ class Reduction:
     """Whether to wait for a quorum however long it takes."""
     slack: float = 0.0
     """Seconds by which the round may begin later than now, for those who are late, and nobody here waits for it."""
+    newcomer: bool = False
+    """Whether this cluster has been in no round yet, and goes to whatever the others are at."""
     among: tuple[ClusterId, ...] = ()
     """Who has to take part, in this order, for tensors to be of any use: in an attempt of others nothing moves, and
     what is voted is `EMPTY`. All who take part have to give the same; empty: whoever."""
@@ -191,8 +193,17 @@ class Participation:
 
     def _stand(self, work: Reduction) -> None:
         term = self._driver.core.m.election.term
-        leader = (self._cluster, self._me, term)
-        contribution = Contribution(*leader, work.weight, work.spec, work.base, note=work.note, slack=work.slack)
+        contribution = Contribution(
+            self._cluster,
+            self._me,
+            term,
+            work.weight,
+            work.spec,
+            work.base,
+            note=work.note,
+            slack=work.slack,
+            newcomer=work.newcomer,
+        )
         self._call(lambda now: self._rounds.ready(contribution, now))
 
     async def _put_down(self, standing: _Standing) -> None:

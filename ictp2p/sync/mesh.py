@@ -58,6 +58,8 @@ class RoundRequest:
     """Who has to take part, in this order, for anything to move; an attempt of others commits as empty. (): whoever."""
     slack: float = 0.0
     """Seconds by which the round may begin later than now, for those who are late, and nobody here waits for it."""
+    newcomer: bool = False
+    """Whether this cluster has been in no round yet: where others are at another call it comes to theirs."""
     holds: Callable[[bytes], Sequence[Tensor]] = lambda key: ()
     """Where modules are averaged: what is agreed of one, by its key, flat; to be copied to whoever lacks it."""
 

@@ -117,6 +117,8 @@ class Ready(Message, tag=10, frozen=True, array_like=True):
     """For all other participants; see `Participant`."""
     slack: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_SLACK)] = 0.0
     """Seconds by which the round may begin later than this was first said, and nobody in the cluster waits for it."""
+    newcomer: bool = False
+    """Whether the cluster has been in no round yet, and goes to whatever the others are at."""
 
 
 class Withdraw(Message, tag=11, frozen=True, array_like=True):

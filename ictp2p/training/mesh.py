@@ -111,6 +111,11 @@ class TrainingMesh:
             return
         self._wants(ready, calls=True)
 
+    def calls_yield(self, generation: Generation) -> None:
+        """Leave the others of a group to their call, and lead them no more; `calls_ready` says when it is back."""
+        self._peer.attends("yields", generation)
+        self.calls_ready(False)
+
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
         oldest = newer_than or (0, 0)

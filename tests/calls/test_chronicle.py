@@ -5,7 +5,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.chronicle import Chronicle, Unseen
+from ictp2p.errors import RoundMissed
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Value
 from ictp2p.types import ClusterId, PeerId
@@ -144,19 +145,73 @@ def test_who_started_after_a_round_that_its_mates_missed_has_missed_it_with_them
     newcomer = after(opened(4, OTHER), settled=None)
     assert newcomer.known == 0, "it was promised none"
     newcomer.settle(1)
-    newcomer.owe(2, 0.0)
+    newcomer.owe(2, None, 0.0, fresh=True)
     assert newcomer.missed == 2
     assert newcomer.answer(SPEC) is None
     newcomer.settle()
-    newcomer.owe(2, 0.0)
+    newcomer.owe(2, None, 0.0, fresh=True)
     assert newcomer.missed is None
 
 
 def test_who_saw_a_round_that_its_mates_have_no_answer_to_may_have_it() -> None:
     chronicle = after(opened(1, MATE, OTHER), closed(1))
     assert chronicle.known == 1
-    chronicle.owe(1, 0.0)
+    chronicle.owe(1, None, 0.0, fresh=False)
     assert chronicle.answer(SPEC) is not None
+
+
+LOST = Unseen(opened(5, MATE, OTHER), closed(5), (MATE, ME))
+"""A round that this worker was in, in this life or before, and whose answer its cluster has not."""
+
+
+@pytest.mark.parametrize(
+    "seen", [(), (opened(6, OTHER),), (closed(5),), (closed(5), opened(6, OTHER)), (LOST.opened, LOST.close)]
+)
+def test_who_started_after_a_round_may_have_its_answer_by_what_a_mate_shows(seen: tuple[Value, ...]) -> None:
+    """Regression: the whole cluster had an error, though its answer was to be had and a mate knew of which round."""
+    chronicle = after(*seen, settled=None)
+    chronicle.settle(4)
+    chronicle.owe(5, LOST, 0.0, fresh=True)
+    assert chronicle.known == 5
+    assert chronicle.answer(SPEC) == LOST
+    with pytest.raises(RoundMissed):
+        chronicle.refuse_if_missed()
+    chronicle.notice(Decided(9, LOST.opened))
+    chronicle.notice(Decided(10, LOST.close))
+    assert chronicle.answer(SPEC) == LOST, "it is the same round, though it is heard of as well"
+    chronicle.settle()
+    assert (chronicle.answer(SPEC), chronicle.missed) == (None, None)
+
+
+def test_what_a_mate_shows_is_no_way_around_rounds_that_this_worker_knows_to_have_missed() -> None:
+    chronicle = after(opened(7, OTHER), closed(7))
+    chronicle.owe(5, LOST, 0.0, fresh=False)
+    assert chronicle.answer(SPEC) is None
+    assert after(opened(4, OTHER), closed(4), LOST.opened, LOST.close).seen is None
+    assert after(LOST.opened, LOST.close).seen == msgspec.structs.replace(LOST, workers=())
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("newcomer", [True, False])
+def test_who_was_in_a_round_in_a_former_life_is_not_in_it(newcomer: bool, heard: bool, told: bool) -> None:
+    """Nobody can tell by the names of those whose tensors are in it."""
+    chronicle = after(settled=4)
+    if told:
+        chronicle.told(1, LOST.opened.participants, (MATE, ME))
+    for slot, value in enumerate((LOST.opened, LOST.close) if heard else ()):
+        chronicle.notice(Decided(slot, value))
+    chronicle.owe(5, LOST, 0.0, fresh=newcomer)
+    assert chronicle.absent == (5 if newcomer and not told else 0)
+
+
+def test_who_has_led_its_first_round_was_in_it() -> None:
+    chronicle = after(settled=None)
+    chronicle.acts((ME, MATE))
+    for slot, value in enumerate((opened(5, ME, OTHER), closed(5))):
+        chronicle.notice(Decided(slot, value))
+    chronicle.owe(5, None, 0.0, fresh=True)
+    assert chronicle.absent == 0
 
 
 def test_a_newcomer_has_missed_nothing() -> None:
@@ -179,7 +234,7 @@ SPEC = opened(1, OTHER).spec
 
 def test_a_round_with_this_cluster_that_a_dead_mate_led_has_an_answer_to_be_had() -> None:
     chronicle = after(opened(1, MATE, OTHER), closed(1))
-    assert chronicle.answer(SPEC) == (opened(1, MATE, OTHER), closed(1), ())
+    assert chronicle.answer(SPEC) == Unseen(opened(1, MATE, OTHER), closed(1), ())
     assert chronicle.answer(opened(1, OTHER, kind="barrier").spec) is None, "it was another call"
     chronicle.settle()
     assert chronicle.answer(SPEC) is None
@@ -203,7 +258,7 @@ def test_there_is_no_answer_in_a_round_without_us_nor_in_one_of_several() -> Non
 def test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_it() -> None:
     """Regression: it was taken for one of which half was not seen, and the newcomer brought the same once more."""
     newcomer = after(closed(4), opened(5, ME, OTHER), closed(5), settled=None)
-    assert newcomer.answer(SPEC) == (opened(5, ME, OTHER), closed(5), ())
+    assert newcomer.answer(SPEC) == Unseen(opened(5, ME, OTHER), closed(5), ())
     assert after(closed(4), opened(5, ME, OTHER), closed(5)).answer(SPEC) is None
     assert after(closed(4), closed(5), opened(6, ME), closed(6), settled=None).answer(SPEC) is None
 
@@ -211,7 +266,7 @@ def test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_i
 def test_decisions_that_were_skipped_are_forgotten_once_they_are_settled() -> None:
     chronicle = after(opened(1, MATE), closed(1), opened(4, MATE), closed(4))
     chronicle.settle(3)
-    assert chronicle.answer(SPEC) == (opened(4, MATE), closed(4), ())
+    assert chronicle.answer(SPEC) == Unseen(opened(4, MATE), closed(4), ())
 
 
 def test_whose_tensors_are_in_a_round_is_known_to_who_brought_them() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,25 @@ def test_who_slept_while_newcomers_began_is_in_another_sequence_than_they(
     assert found.lost
     assert (found.giver, found.behind) == (None, (0,))
     assert heads((slept, Flag.NONE), (0, Flag.FRESH)).number(99) == slept + 1, "a newcomer takes its number from others"
+
+
+@pytest.mark.parametrize(
+    ("flags", "witness"),
+    [
+        ((Flag.NONE, Flag.NONE, Flag.NONE), None),
+        ((Flag.NONE, Flag.SAW, Flag.SAW), 1),
+        ((Flag.NONE, Flag.SAW, Flag.SAW | Flag.TOLD), 2),
+        ((Flag.SAW | Flag.TOLD, Flag.NONE, Flag.SAW), 2),
+    ],
+)
+def test_who_saw_the_newest_round_shows_it_and_rather_one_that_knows_whose_tensors_are_in_it(
+    flags: tuple[Flag, ...], witness: int | None
+) -> None:
+    known = (4, 5, 5)  # the first one has seen an older round
+    found = Heads(tuple(Head(7, 0, A, 1.0, f, 3, k) for f, k in zip(flags, known, strict=True)), 0)
+    assert found.witness == witness
+    settled = Heads((*found.all, Head(7, 0, A, 1.0, Flag.SAW, 5, 5)), 0)
+    assert settled.witness is None, "it is accounted for"
 
 
 def test_who_only_sees_others_off_waits_for_nothing() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.rounds import AllReduce, Barrier
 from ictp2p.calls.runner import Answer, Deadline, Runner
 from ictp2p.calls.tensors import Addend, Bundle
+from ictp2p.collectives.plan import one_shot_plan
+from ictp2p.collectives.running.digest import digest_of
 from ictp2p.errors import (
     Exhausted,
     IctError,
@@ -27,13 +30,15 @@ from ictp2p.errors import (
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import RoundRequest
-from ictp2p.sync.values import StateRef
+from ictp2p.sync.values import Close, Open, Participant, StateRef
 from ictp2p.types import ClusterId, PeerId
 from tests.calls.test_chronicle import OTHER, closed, opened
 
 A, B, C = (PeerId(letter * 32) for letter in "abc")
 CLUSTER = ClusterId("a")
 PATIENCE = 20.0
+RESULT = 42.0
+"""Of a round that somebody else has the result of."""
 Job = Callable[[], Any]
 
 
@@ -99,12 +104,22 @@ class Worker:
     def __init__(self, me: PeerId, *meetings: Meeting) -> None:
         self.id, self._meetings = me, list(meetings)
         self.failed: list[str] = []
+        self.yielded: list[tuple[int, int]] = []
         self.chronicle = Chronicle(me, CLUSTER)
         self.runner = Runner(self, self.chronicle, lambda: Deadline(PATIENCE, lambda: (True, "")))  # type: ignore[arg-type]
 
     def calls_ready(self, ready: bool) -> None: ...
 
+    def calls_yield(self, generation: tuple[int, int]) -> None:
+        self.yielded.append(generation)
+
     def hold_answer(self, digest: bytes, result: Tensor) -> None: ...
+
+    def fetch_answer(self, opened: Open, close: Close, memory: Tensor) -> None:
+        memory.copy_(torch.tensor([RESULT]).view(torch.uint8))
+
+    def wait_for(self, future: object, idle: object) -> None:
+        """It is here."""
 
     def roster_boundary(self, step: int) -> None: ...
 
@@ -126,6 +141,7 @@ class Worker:
     def round(self, request: RoundRequest) -> Outcome:
         """Commit it, with its number added to the sum."""
         Worker.rounds += 1
+        self.asked = request
         for output, given in zip(request.outputs, request.inputs, strict=True):
             output.copy_(given + Worker.rounds)
             request.progress(0, output.numel())
@@ -198,6 +214,7 @@ def test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes
         return [first, worker.add(value)]
 
     assert together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), lambda: c.add(4.0)) == [[3.0, 7.0], [3.0, 7.0], 7.0]
+    assert (a.yielded, b.yielded, c.yielded) == ([], [], [joined.generation])
 
 
 class Lesson:
@@ -275,6 +292,34 @@ def test_a_round_that_a_cluster_missed_is_said_also_where_its_leader_has_started
     assert str(follower) == f"at this cluster's leader: {leader}"
     assert f"round {missed} was decided without an answer" in str(leader)
     assert together(lambda: restarted.add(1.0), lambda: b.add(2.0)) == [3.0, 3.0]
+
+
+def lost_by_its_leader(call: Callable[[Worker, float], Any]) -> Sequence[Any]:
+    """What a call comes to at a leader that was started again when it had led it to its end, and at its mate."""
+    first, second = Meeting(1, A, B), Meeting(2, A, B)
+    leader, mate, restarted = Worker(A, first), Worker(B, first, second), Worker(A, second)
+    together(lambda: call(leader, 1.0), lambda: call(mate, 2.0))
+    mate.leaves()
+    Worker.rounds += 1
+    parts = (Participant(CLUSTER, A, 1, 1.0), Participant(ClusterId("b"), OTHER, 1, 1.0))
+    begun = msgspec.structs.replace(opened(Worker.rounds, A), spec=leader.asked.spec, participants=parts)
+    begun = msgspec.structs.replace(begun, plan=one_shot_plan((A, OTHER), begun.spec.elements).encode())
+    digest = digest_of(torch.tensor([RESULT]).numpy().data)
+    mate.chronicle.told(1, parts, (A, B))
+    for slot, value in enumerate((begun, msgspec.structs.replace(closed(Worker.rounds), digest=digest))):
+        mate.chronicle.notice(Decided(slot, value))
+    restarted.chronicle.notice(Decided(2, opened(Worker.rounds + 1, OTHER)))
+    found = together(lambda: call(restarted, 1.0), lambda: call(mate, 2.0))
+    assert together(lambda: call(restarted, 1.0), lambda: call(mate, 2.0))[0] in (3.0, None), "they are in step"
+    return found
+
+
+def test_a_leader_that_was_started_again_has_the_answer_for_its_mates_by_what_they_saw() -> None:
+    """Regression: all of them were told that they had missed a round that they were in."""
+    missed, found = lost_by_its_leader(Worker.add)
+    assert "was decided without this worker" in str(missed), "what its former life has made is none of its own"
+    assert found == RESULT - Worker.rounds + 1  # of the round before the last
+    assert lost_by_its_leader(lambda worker, value: worker.wait()) == [None, None]
 
 
 def test_who_has_no_memory_for_a_call_lets_its_mates_not_wait_for_it() -> None:

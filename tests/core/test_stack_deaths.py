@@ -12,6 +12,7 @@ from ictp2p.core.packets import Channel, Introduction, Packet, encode_packet
 from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
 from ictp2p.machine import Message
+from ictp2p.sync.rosters.devices import HOST
 from ictp2p.sync.rounds import notices
 from ictp2p.sync.rounds.participant import Contribution
 from ictp2p.sync.values import Spec
@@ -211,6 +212,22 @@ def test_a_healed_mesh_partition_becomes_one_mesh() -> None:
     world.run(12.0)
     for name, other in (("a", "b"), ("b", "a")):
         assert hosts[name][0].core.m.mesh.members[other].status is Status.ALIVE
+
+
+@pytest.mark.parametrize("calls", [True, False])
+def test_a_cluster_whose_leader_has_not_begun_takes_part_where_its_workers_call(calls: bool) -> None:
+    """Regression: until it had, the others went on without them."""
+    world = World()
+    hosts = mesh(world, "a", "b")
+    leader, mate = hosts["b"]
+    wanted = mate.core.m.rosters.wants(True, world.now, HOST, calls)
+    world.do(mate, mate.core.call(Channel.ROSTER, wanted, world.now))
+    world.run(0.5)
+    assert hosts["a"][0].core.directory.clusters[ClusterId("b")].training is calls, "a policy's round is lost on nobody"
+    world.kill(mate)
+    world.run(5.0)
+    assert leader.core.leading
+    assert not hosts["a"][0].core.directory.clusters[ClusterId("b")].training, "nobody is left who calls"
 
 
 def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:

@@ -26,7 +26,8 @@ Theory of operation:
 5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
    Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
-   ready are enough, by which it is told from one that ends at the same step.
+   ready are enough, by which it is told from one that ends at the same step. Whose thread has come to others that are
+   at another call, and left them to theirs, hands over at once.
 6. Reports say which meeting the training thread last went to. Where members wait for others to the deadline of a
    meeting, those who did not go are left out of the next roster, which says so; they report themselves unready then
    until their threads show themselves (`presence`). Only whoever did not go is blamed, never whom somebody accuses: of
@@ -91,6 +92,11 @@ class Rosters:
     def roster(self) -> Roster | None:
         """The newest roster known, of which this worker need not be a member."""
         return self._sight.roster
+
+    @property
+    def mates_call(self) -> bool:
+        """Whether this worker leads others that are there to make calls, as of the newest `MatesCall`."""
+        return self._office is not None and self._office.mates_call
 
     def view(self, alive: Iterable[PeerId], now: float, suspects: frozenset[PeerId] = frozenset()) -> Effects:
         """Take the cluster's membership: everyone alive or suspected, this peer included."""

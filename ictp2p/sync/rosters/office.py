@@ -18,7 +18,15 @@ from ictp2p.sync.rosters.devices import choose
 from ictp2p.sync.rosters.failures import Failures
 from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.reports import Reports
-from ictp2p.sync.rosters.roster import HeirFound, Roster, RosterFailed, RosterPending, RosterProposal, RosterReady
+from ictp2p.sync.rosters.roster import (
+    HeirFound,
+    MatesCall,
+    Roster,
+    RosterFailed,
+    RosterPending,
+    RosterProposal,
+    RosterReady,
+)
 from ictp2p.sync.rosters.sight import Sight
 from ictp2p.sync.rosters.store import NextStore
 from ictp2p.sync.rosters.worker import Worker
@@ -61,6 +69,8 @@ class Office:
         """Of which."""
         self._in_a_row = 0
         """How many groups broke since the last step, or since a member went."""
+        self.mates_call = False
+        """Whether others are there to make calls."""
         self._yields_at: float | None = None
         """When an office that is not used is offered to a worker that is ready, and offered again."""
 
@@ -142,7 +152,12 @@ class Office:
         return Roster(self._term, number, members, store, step, choice.library, choice.reason, trouble, absent)
 
     def lead(self, now: float) -> Effects:
-        """Compare the roster with who is there, and start on the next one if need be."""
+        """Compare the roster with who is there, and start on the next one if need be; tell whether there are calls."""
+        before, self.mates_call = self.mates_call, self._reports.calling()
+        told: Effects = [MatesCall(self.mates_call)] if self.mates_call != before else []
+        return [*told, *self._lead(now)]
+
+    def _lead(self, now: float) -> Effects:
         if not self._worker.up:
             self._store.no_more()
             return self._hand_over(now)
@@ -186,11 +201,18 @@ class Office:
             self._yields_at = None
             return []
         if self._yields_at is None:
-            self._yields_at = now + (2 * self._profile.repeat if self._worker.has_trained else self._profile.gather)
+            self._yields_at = now + self._patience
         if now < self._yields_at:
             return []
         self._yields_at = now + self._profile.repeat
         return [HeirFound(heirs[0])]
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that an heir waits for this worker's own training thread: none where that has just yielded to it."""
+        if self._worker.presence.yields:
+            return 0.0
+        return 2 * self._profile.repeat if self._worker.has_trained else self._profile.gather
 
     @property
     def _gathers_until(self) -> float:

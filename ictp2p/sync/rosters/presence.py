@@ -7,6 +7,9 @@ roster and when it goes to a meeting. Who is told that others waited for it in v
 until it says something again, and wants into no group until then. A thread that waits for a roster hears of each that
 comes, and says so: one that stands still just there does not.
 
+A thread that has just come, and is at another call than all its mates, leaves them to theirs for a while. It is in no
+group then, and in no office either: its mates, who cannot call without a leader, would miss their round for it.
+
 A thread that is there but cannot build its part (no descriptors, no threads) stands aside for a while, longer each time
 in a row: each attempt costs the others the group they train in.
 """
@@ -17,8 +20,9 @@ from typing import Literal
 
 from ictp2p.sync.rosters.roster import Generation
 
-Stage = Literal["waits", "meets", "met"]
-"""What a training thread says: it waits for a roster; it goes to a meeting; the members have met there."""
+Stage = Literal["waits", "meets", "met", "yields"]
+"""What a training thread says: it waits for a roster; it goes to a meeting; the members have met there; it leaves group
+and office to the others for a while."""
 
 
 class Presence:
@@ -33,6 +37,8 @@ class Presence:
         self._first, self._most = first, most
         self._tried: Generation = (0, 0)
         self._still = False
+        self.yields = False
+        """Whether it leaves group and office to the others, until it comes up again or says something else."""
         self.times = 0
         """How often in a row it could not build its part."""
         self.aside_until: float | None = None
@@ -40,7 +46,7 @@ class Presence:
     @property
     def counted_on(self) -> bool:
         """Whether a group may count on it."""
-        return not self._still and self.aside_until is None
+        return not (self._still or self.yields) and self.aside_until is None
 
     @property
     def attended(self) -> Generation:
@@ -49,11 +55,11 @@ class Presence:
 
     def begin(self) -> None:
         """Another training thread comes up, of which nothing is known."""
-        self._tried, self._still, self.times, self.aside_until = (0, 0), False, 0, None
+        self._tried, self._still, self.yields, self.times, self.aside_until = (0, 0), False, False, 0, None
 
     def says(self, stage: Stage, generation: Generation) -> None:
         """Take what the thread says, by which it shows that it does not stand still."""
-        self._still = False
+        self._still, self.yields = False, stage == "yields"
         if stage == "meets":
             self._tried = generation
         elif stage == "met":

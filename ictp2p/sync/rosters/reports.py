@@ -61,6 +61,10 @@ class Reports:
         ready = wants - {*self.absent()}
         return tuple(p for p in sight.alive if p in ready and p not in sight.suspects and p != sight.me)
 
+    def calling(self) -> bool:
+        """Whether any of those who are fit is there to make calls."""
+        return any(self._newest[peer].calls for peer in self.fit(alike=False))
+
     def gathered(self) -> bool:
         """Whether all are fit whom a first roster waits for: those of the last one, or everyone if there was none.
 

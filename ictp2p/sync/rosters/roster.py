@@ -151,6 +151,13 @@ class HeirFound(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class MatesCall(Notice):
+    """At the leader: whether others of the cluster are there to make calls, whatever its own training thread does."""
+
+    call: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersStandStill(Notice):
     """The group goes on without these: they did not come to a meeting in which the others waited to its deadline."""
 

@@ -50,7 +50,8 @@ class Worker:
             return False
         self.ready, self.device, self.calls = ready, device, calls
         self._spell += ready
-        self.presence.begin()
+        if ready:
+            self.presence.begin()
         return True
 
     def broke(self, generation: Generation, breach: Breach, now: float) -> bool:

@@ -64,9 +64,14 @@ Validate = Callable[[bytes, tuple[Participant, ...]], str | None]
 
 
 def elect_spec(standing: Standing, mine: ClusterId | None) -> Spec:
-    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's."""
+    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's.
+
+    Newcomers are asked only where there is nobody else. They come to the call that the others are at, while who has
+    been in rounds before, and is refused in this one, has missed it for good.
+    """
+    settled = {name: entry for name, entry in standing.items() if not entry[1].newcomer}
     groups: dict[Spec, list[ClusterId]] = {}
-    for name, (_, ready) in standing.items():
+    for name, (_, ready) in (settled or standing).items():
         groups.setdefault(ready.spec, []).append(name)
     return max(groups, key=lambda spec: (len(groups[spec]), mine in groups[spec]))
 

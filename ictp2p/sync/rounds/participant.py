@@ -68,6 +68,8 @@ class Contribution:
     """For all other participants, opaque here."""
     slack: float = 0.0
     """Seconds; see `Ready`."""
+    newcomer: bool = False
+    """See `Ready`."""
 
 
 class Part:
@@ -100,7 +102,7 @@ class Part:
             return self._verdict_message(slot, self.bound)
         if self.standing is not None:
             c = self.standing
-            brought = (c.weight, c.spec, c.base, c.info, c.note, c.slack)
+            brought = (c.weight, c.spec, c.base, c.info, c.note, c.slack, c.newcomer)
             return Ready(slot, upcoming(tip)[0], c.cluster, c.term, *brought)
         return Offer(slot, self.offer) if self.offer and tip.state.version == 0 else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ictp2p.types import ClusterId, PeerId
 
@@ -32,6 +33,14 @@ class ClusterView:
     """All its living workers, where some of them may not vote."""
 
 
+class _Loss(NamedTuple):
+    """A cluster has lost its leader."""
+
+    since: float
+    leader: PeerId
+    term: int
+
+
 _FORMER = 4096
 """Peers of which it is remembered whose workers they were once: a worker without a disk is another after each start."""
 
@@ -54,8 +63,8 @@ class Sight:
         self._suspects: frozenset[PeerId] = frozenset()
         self._led: frozenset[ClusterId] = frozenset()
         """Clusters that were seen with a leader who answers."""
-        self._bereft: dict[ClusterId, tuple[float, PeerId]] = {}
-        """Since when those of them that have none have none, and whom they lost."""
+        self._bereft: dict[ClusterId, _Loss] = {}
+        """Those of them that have none, since when, and whom they lost."""
         self._returned: dict[ClusterId, float] = {}
         self._ended: dict[ClusterId, float] = {}
         """When clusters that are alive ended their training, where that was seen."""
@@ -88,7 +97,7 @@ class Sight:
 
     def next_change(self, now: float) -> float | None:
         """When, with nothing new, some voter will be taken for gone, or some cluster for one that calls nothing."""
-        gone = (*self._unknown_since.values(), *(lost_at for lost_at, _ in self._bereft.values()))
+        gone = (*self._unknown_since.values(), *(loss.since for loss in self._bereft.values()))
         ends = (*(t + self._grace for t in gone), *(t + self._pause for t in self._ended.values()))
         return min((t for t in ends if t > now), default=None)
 
@@ -105,15 +114,15 @@ class Sight:
         view = self.clusters.get(cluster)
         if view is None or not view.alive or self.steady(cluster):
             return None
-        return self._bereft[cluster][0] if cluster in self._bereft else 0.0
+        return self._bereft[cluster].since if cluster in self._bereft else 0.0
 
     def bereft(self, cluster: ClusterId) -> float | None:
         """Since when a cluster lacks a leader whose other workers, for all that is known, live; None if it has one."""
         if cluster not in self._bereft:
             return None
-        view, (since, lost) = self.clusters[cluster], self._bereft[cluster]
-        heirs = {view.leader, *view.candidates, *view.workers} - {lost} - self._suspects
-        return since if heirs else None
+        view, loss = self.clusters[cluster], self._bereft[cluster]
+        heirs = {view.leader, *view.candidates, *view.workers} - {loss.leader} - self._suspects
+        return loss.since if heirs else None
 
     def returned(self, cluster: ClusterId) -> float:
         """When a cluster last got a leader that answers after it had lost one; 0 if it never lost one."""
@@ -167,7 +176,7 @@ class Sight:
             return True
         if not view.alive:
             since = self.bereft(home)
-            return since is None or peer == self._bereft[home][1] or now >= since + self._grace
+            return since is None or peer == self._bereft[home].leader or now >= since + self._grace
         return not view.suspect and peer != view.leader and peer not in view.candidates
 
     def lives(self, peer: PeerId) -> bool:
@@ -211,13 +220,20 @@ class Sight:
             del self._homes[peer]
 
     def _mourn(self, now: float) -> None:
-        """Note which clusters have just lost their leaders: not those that were never seen with one."""
+        """Note which clusters have just lost their leaders: not those that were never seen with one.
+
+        Of whom a new claim is heard while it is in doubt, it counts from then: the doubt may be taken back in a moment.
+        """
         steady = frozenset(name for name in self.clusters if self.steady(name))
         again = {name: now for name in self._bereft if name in steady}
         self._returned = {name: at for name, at in (self._returned | again).items() if name in self.clusters}
         self._led = (self._led | steady) & self.clusters.keys()
-        lost = {name: (now, view.leader) for name, view in self.clusters.items() if name in self._led - steady}
-        self._bereft = {name: self._bereft.get(name, loss) for name, loss in lost.items()}
+        views = {name: view for name, view in self.clusters.items() if name in self._led - steady}
+        known = {name: self._bereft.get(name, _Loss(now, view.leader, view.term)) for name, view in views.items()}
+        self._bereft = {
+            name: loss if loss.term == views[name].term else _Loss(now, loss.leader, views[name].term)
+            for name, loss in known.items()
+        }
 
     def followers(self) -> tuple[PeerId, ...]:
         """The workers whom this peer keeps informed: those of its own cluster, if it leads it."""

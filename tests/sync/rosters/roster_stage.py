@@ -5,6 +5,7 @@ from ictp2p.sync.rosters.devices import HOST, Device, choose
 from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import (
+    MatesCall,
     Roster,
     RosterProposal,
     RosterReady,
@@ -38,7 +39,8 @@ def sends(effects, kind=RosterProposal):
 
 
 def notices(effects):
-    return [effect for effect in effects if not isinstance(effect, Send)]
+    """Those about this worker's own group."""
+    return [effect for effect in effects if not isinstance(effect, Send | MatesCall)]
 
 
 def leading(members=(A, B, C), term=1):

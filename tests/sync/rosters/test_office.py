@@ -9,10 +9,12 @@ from ictp2p.machine import Send
 from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.roster import (
     HeirFound,
+    MatesCall,
     RosterChanged,
     RosterFailed,
     RosterPending,
     RosterProposal,
+    RosterReady,
     StoreWanted,
 )
 from ictp2p.types import PeerId
@@ -119,6 +121,27 @@ def test_a_leader_whose_training_ends_makes_way_for_the_next_of_the_group():
     assert notices(rosters.wants(False, 3.0)) == []
     assert notices(rosters.handle_timeout(4.9)) == []
     assert notices(rosters.handle_timeout(5.0)) == [HeirFound(C)]
+
+
+def test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other():
+    """Regression: its mates could not call without it, and missed their round."""
+    rosters = leading(members=(A, C))
+    rosters.view((A, B, C), 2.0)
+    assert notices(rosters.attends("yields", (1, 1), 3.0)) == [HeirFound(C)]
+    assert notices(rosters.wants(False, 3.0)) == []
+    assert notices(rosters.handle_timeout(3.9)) == []
+    assert notices(rosters.handle_timeout(4.0)) == [HeirFound(C)]
+    for now, effects, up in ((4.1, rosters.leader(C, 2, 4.1), False), (4.2, rosters.wants(True, 4.2), True)):
+        (report,) = (sent.message for sent in sends(effects, RosterReady))
+        assert report.ready is up, now
+
+
+def test_who_yields_to_others_that_are_not_ready_yet_makes_way_once_they_are():
+    rosters = leading(members=(A, C))
+    rosters.receive(C, ready(9, ready=False), 2.5)
+    rosters.attends("yields", (1, 1), 3.0)
+    assert notices(rosters.wants(False, 3.0)) == []
+    assert notices(rosters.receive(C, ready(10), 3.2)) == [HeirFound(C)]
 
 
 def test_a_worker_whose_training_ends_as_well_is_no_heir():
@@ -375,6 +398,21 @@ def test_a_first_call_waits_as_long_as_a_policy_for_workers_that_may_never_call(
     rosters.leader(A, 1, 0.0)
     rosters.wants(True, 0.0, calls=True)
     assert notices(rosters.handle_timeout(PROFILE.gather)) == [StoreWanted(1)]
+
+
+def test_a_leader_that_has_not_begun_knows_that_others_are_there_to_call():
+    """Regression: it told the mesh that its cluster takes no part, which went on without a worker in its midst."""
+    rosters = Rosters(A, 1, PROFILE)
+    rosters.view((A, B, C), 0.0)
+    rosters.leader(A, 1, 0.0)
+    assert MatesCall(True) not in rosters.receive(B, ready(), 0.5), "it trains with a policy"
+    assert MatesCall(True) in rosters.receive(C, ready(calls=True), 1.0)
+    assert rosters.mates_call
+    assert MatesCall(True) not in rosters.receive(C, ready(2, calls=True), 1.5), "it is known already"
+    assert MatesCall(False) in rosters.view((A, B), 2.0)
+    assert MatesCall(True) in rosters.view((A, B, C), 3.0)
+    rosters.leader(C, 2, 4.0)
+    assert not rosters.mates_call, "that is for another to say"
 
 
 def test_an_office_shows_what_it_waits_for():

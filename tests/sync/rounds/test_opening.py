@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ictp2p.sync.messages import Ready
-from ictp2p.sync.rounds.opening import Standing, rejections
+from ictp2p.sync.rounds.opening import Standing, elect_spec, rejections
 from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.values import Spec
 from ictp2p.types import ClusterId, PeerId
@@ -30,6 +30,24 @@ def standing(specs: dict[str, Spec]) -> Standing:
     names = map(ClusterId, specs)
     readies = [Ready(0, 1, ClusterId(name), 1, 1.0, spec, None, b"") for name, spec in specs.items()]
     return {name: (PeerId(name), ready) for name, ready in zip(names, readies, strict=True)}
+
+
+OTHER = msgspec.structs.replace(SPEC, op="sum")
+
+
+@given(st.lists(st.tuples(st.sampled_from([SPEC, OTHER]), st.booleans()), min_size=1, max_size=6), st.integers(0, 6))
+def test_newcomers_go_to_the_call_that_the_others_are_at(brought: list[tuple[Spec, bool]], mine: int) -> None:
+    """Regression: a cluster that was started again, and began with its first call, had the others' end with errors."""
+    ready = standing({f"c{number}": spec for number, (spec, _) in enumerate(brought)})
+    ready = {
+        name: (leader, msgspec.structs.replace(each, newcomer=newcomer))
+        for (name, (leader, each)), (_, newcomer) in zip(ready.items(), brought, strict=True)
+    }
+    asked = [spec for spec, newcomer in brought if not newcomer] or [spec for spec, _ in brought]
+    chosen = elect_spec(ready, ClusterId(f"c{mine % len(brought)}"))
+    assert 2 * asked.count(chosen) >= len(asked)
+    if 2 * asked.count(chosen) == len(asked) and brought[mine % len(brought)] in [(SPEC, False), (OTHER, False)]:
+        assert chosen == brought[mine % len(brought)][0], "of as many on either side ours decides"
 
 
 @given(SPECS, SPECS)

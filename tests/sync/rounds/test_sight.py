@@ -31,6 +31,24 @@ def test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_rem
         assert seen.lives(PeerId(f"life{life}"))
 
 
+@pytest.mark.parametrize("heir", ["leader", "mate"])
+def test_a_new_claim_in_a_cluster_that_is_in_doubt_is_given_time_of_its_own(heir: str) -> None:
+    """Regression: a leader that was back in half a second was given up in the instant in which it was heard of."""
+    seen, (name,) = Sight(PeerId("me"), 1.0, 0.0), view("leader", "mate")
+    both = view("leader", "mate")[name]
+    seen.update({name: both}, 0.0)
+    seen.update({name: replace(both, suspect=True)}, 1.0)
+    seen.update({name: replace(both, suspect=True)}, 2.0)
+    assert (seen.wavering(name), seen.bereft(name)) == (1.0, 1.0)
+    for now in (3.0, 4.0):
+        seen.update({name: replace(both, leader=PeerId(heir), suspect=True, term=2)}, now)
+    assert (seen.wavering(name), seen.bereft(name)) == (3.0, 3.0)
+    seen.suspect((PeerId("mate"),), 5.0)
+    assert seen.bereft(name) is None, "nobody is left who may speak for it but the one that it lost"
+    seen.update({name: replace(both, leader=PeerId(heir), term=2)}, 6.0)
+    assert seen.wavering(name) == (None if heir == "leader" else 3.0)
+
+
 def test_a_voter_that_is_forgotten_is_gone_all_the_same_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sight, "_FORMER", 0)
     seen = Sight(PeerId("me"), 10.0, 0.0)

@@ -43,8 +43,8 @@ MUTATIONS: Final = (
     Mutation(
         "sum-of-whoever-acts-now",
         "Whose tensors are in a round that nobody saw the end of is said of who was told that it begins with them.",
-        "if self._told[:2] == (unseen.opened.attempt, unseen.opened.participants):",
-        "if self._told[1] == unseen.opened.participants:",
+        "return self._told[:2] == (unseen.opened.attempt, unseen.opened.participants)",
+        "return self._told[1] == unseen.opened.participants",
         ("calls/test_chronicle.py::test_whose_tensors_are_in_a_round_is_known_to_who_was_told_of_that_attempt",),
     ),
     Mutation(
@@ -60,5 +60,41 @@ MUTATIONS: Final = (
         "calls = skipped > 0 and not self._made_versions(skipped, value)",
         "calls = skipped > 0",
         ("calls/test_chronicle.py::test_decisions_that_were_skipped_in_a_training_are_of_no_call",),
+    ),
+    Mutation(
+        "nothing-shown",
+        "A leader that has started since has the answer of a round by what a mate has seen of it.",
+        "            if shown is not None:\n",
+        "            if False:\n",
+        (
+            "calls/test_chronicle.py::test_who_started_after_a_round_may_have_its_answer_by_what_a_mate_shows",
+            "calls/test_runner.py::test_a_leader_that_was_started_again_has_the_answer_for_its_mates_by_what_they_saw",
+        ),
+    ),
+    Mutation(
+        "shown-and-heard-are-two",
+        "A round that a mate has shown is no other one when it is heard of.",
+        "        elif self._was_shown(close):\n",
+        "        elif False:\n",
+        ("calls/test_chronicle.py::test_who_started_after_a_round_may_have_its_answer_by_what_a_mate_shows",),
+    ),
+    Mutation(
+        "shown-past-what-was-missed",
+        "What a mate shows hides no later round that is known to be missed.",
+        "        if self._gap <= shown.close.round:\n            self._gap = 0\n",
+        "        self._gap = 0\n        self._ended = [shown]\n",
+        (
+            "calls/test_chronicle.py::test_what_a_mate_shows_is_no_way_around_rounds_that_this_worker_knows_to_have_missed",
+        ),
+    ),
+    Mutation(
+        "tensors-of-a-former-life",
+        "A sum with what a worker brought before it was started again is no answer to its call since.",
+        "            if fresh and (seen",
+        "            if False and (seen",
+        (
+            "calls/test_chronicle.py::test_who_was_in_a_round_in_a_former_life_is_not_in_it",
+            "calls/test_runner.py::test_a_leader_that_was_started_again_has_the_answer_for_its_mates_by_what_they_saw",
+        ),
     ),
 )

@@ -29,7 +29,7 @@ MUTATIONS: Final = (
     Mutation(
         "sum-without-its-receiver",
         "A sum that was made without a worker's tensors is no answer to that worker's call.",
-        "        if self.adds_up and self._past.peer.id not in done.workers:",
+        "        if self.adds_up and (came_later or self._past.peer.id not in done.workers):",
         "        if False:",
         ("calls/test_rounds.py::test_a_sum_that_a_mate_hands_over_is_no_answer_for_who_came_too_late_to_it",),
     ),
@@ -62,5 +62,19 @@ MUTATIONS: Final = (
         (
             "calls/test_rounds.py::test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_something_else",
         ),
+    ),
+    Mutation(
+        "sum-without-who-is-back",
+        "Nor does it get that sum.",
+        "if self.adds_up and (came_later or ",
+        "if self.adds_up and (",
+        ("calls/test_runner.py::test_a_leader_that_was_started_again_has_the_answer_for_its_mates_by_what_they_saw",),
+    ),
+    Mutation(
+        "newcomer-like-any-other",
+        "A cluster that was started again says so, and goes to the call that the others are at.",
+        "            newcomer=self._past.chronicle.newcomer,\n",
+        "",
+        ("sim/test_calls_unharmed.py::test_who_did_nothing_wrong_sees_no_error",),
     ),
 )

@@ -92,4 +92,14 @@ MUTATIONS: Final = (
         "            self._aside = _ASIDE ",
         ("calls/test_runner.py::test_who_slept_through_calls_is_a_newcomer_and_leaves_its_mates_to_theirs",),
     ),
+    Mutation(
+        "leads-while-it-stands-aside",
+        "A newcomer that leaves its mates to their call leaves them the office as well.",
+        "        self._mesh.calls_yield(self._seen or (0, 0))\n",
+        "        self._mesh.calls_ready(False)\n",
+        (
+            "calls/test_runner.py::test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes_again",
+            "sim/test_calls_unharmed.py::test_who_did_nothing_wrong_sees_no_error",
+        ),
+    ),
 )

@@ -12,4 +12,11 @@ MUTATIONS: Final = (
         "listed = card",
         ("core/test_stack_deaths.py::test_a_cluster_whose_card_is_too_long_stays_in_the_mesh_and_says_so",),
     ),
+    Mutation(
+        "takes-part-once-its-leader-has-begun",
+        "A cluster whose workers call takes part, though its leader has just started and done nothing yet.",
+        "training=self.training or context.m.rosters.mates_call,",
+        "training=self.training,",
+        ("core/test_stack_deaths.py::test_a_cluster_whose_leader_has_not_begun_takes_part_where_its_workers_call",),
+    ),
 )

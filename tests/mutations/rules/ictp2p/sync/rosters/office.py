@@ -33,4 +33,14 @@ MUTATIONS: Final = (
         "            return []\n",
         ("sync/rosters/test_office.py::test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits",),
     ),
+    Mutation(
+        "yields-and-keeps-the-office",
+        "A leader that leaves the group to its mates hands its office over at once.",
+        "        if self._worker.presence.yields:\n            return 0.0\n",
+        "",
+        (
+            "sync/rosters/test_office.py::"
+            "test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other",
+        ),
+    ),
 )

@@ -12,4 +12,11 @@ MUTATIONS: Final = (
         "parts = ready",
         ("sync/rounds/test_room.py::test_whoever_is_ready_with_whatever_to_say_a_decision_can_be_sent",),
     ),
+    Mutation(
+        "newcomers-outvote-the-others",
+        "Newcomers go to the call that the others are at, and never the other way around.",
+        "(settled or standing).items()",
+        "standing.items()",
+        ("sync/rounds/test_opening.py::test_newcomers_go_to_the_call_that_the_others_are_at",),
+    ),
 )

@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "votes-end-with-the-leader",
         "The workers of a cluster between two leaders keep their votes: without them one more death may halt the mesh.",
-        "return since is None or peer == self._bereft[home][1] or now >= since + self._grace",
+        "return since is None or peer == self._bereft[home].leader or now >= since + self._grace",
         "return True",
         ("sync/rounds/test_round_deaths.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
     ),
@@ -27,5 +27,12 @@ MUTATIONS: Final = (
         "if view is None or not view.alive or self.steady(cluster):",
         "if view is None or not view.alive or not view.suspect:",
         ("sync/rounds/test_round_deaths.py::test_a_suspicion_that_is_half_taken_back_is_one",),
+    ),
+    Mutation(
+        "given-up-as-it-comes-back",
+        "A cluster in doubt of which a new claim is heard is given time anew.",
+        "name: loss if loss.term == views[name].term else _Loss",
+        "name: loss if True else _Loss",
+        ("sync/rounds/test_sight.py::test_a_new_claim_in_a_cluster_that_is_in_doubt_is_given_time_of_its_own",),
     ),
 )
