@@ -7,6 +7,7 @@ on what is loaded, or on Ctrl-C, wants a process of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -64,7 +65,8 @@ class Fork:
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it has not ended."""
         if self.poll() is None and self.pid is not None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile, and was waited for by its parent
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it, if it has not ended."""

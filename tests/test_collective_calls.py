@@ -465,6 +465,7 @@ def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) ->
 
 def out_of_sight(peer: ictp2p.Peer) -> None:
     """Have the others not wait for this cluster's next calls."""
+    peer._engine.mesh.evict()  # type: ignore[union-attr]
     peer._engine.mesh._said.trains(False)  # type: ignore[union-attr]
 
 

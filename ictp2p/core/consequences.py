@@ -102,7 +102,7 @@ class Consequences:
             context.m.mesh.stop()
             self._timetable.touch(Channel.MESH)
         self._meetings.greet_all()  # a follower too: those it let in may know nobody else of this cluster
-        self.run(Channel.ROSTER, context.m.rosters.leader(notice.leader, notice.term, context.now))
+        self.run(Channel.ROSTER, context.m.rosters.leader(notice.leader, notice.term, context.now, told=notice.told))
 
     def _take_office(self, term: int) -> None:
         """Speak for this cluster among the leaders.

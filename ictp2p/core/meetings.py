@@ -182,7 +182,8 @@ class Meetings:
         context.directory.learn_claim(card.cluster, greeting.term, greeting.leader)
         if card.cluster == context.cluster:
             if greeting.leader:
-                context.run(Channel.ELECTION, context.m.election.seen(greeting.term, greeting.leader, context.now))
+                seen = context.m.election.seen(greeting.term, greeting.leader, context.now, told=True)
+                context.run(Channel.ELECTION, seen)
             context.run(Channel.MEMBERS, context.m.members.meet(peer, context.now))
         if first:
             self._introduce(card)

@@ -93,6 +93,8 @@ class LeaderChanged(Notice):
 
     leader: PeerId
     term: int
+    told: bool = False
+    """Whether it is this peer, and leads because another of the cluster said so: it need not know whom it leads yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,22 +193,28 @@ class Election:
         if not isinstance(message, Claim):
             raise RemoteProtocolError(f"peer {sender} sent {type(message).__name__} to an election")
         before = self._knowledge()
-        effects = self._learn(message.term, message.leader, now)
+        effects = self._learn(message.term, message.leader, now, told=True)
         if message.leader == self.me and not self._content():
-            return [*effects, *self._claim(now)]
+            return [*effects, *self._claim(now, told=True)]
         if (message.term, message.leader) < before:
             effects.append(Send(sender, Claim(*self._knowledge())))
         return effects
 
-    def seen(self, term: int, leader: PeerId, now: float) -> Effects:
+    def seen(self, term: int, leader: PeerId, now: float, *, told: bool = False) -> Effects:
         """Take what the mesh remembers of this cluster: after all of its disks were lost, terms still go on.
+
+        Args:
+            term: the highest that is known.
+            leader: whose.
+            now: seconds.
+            told: whether it is another worker of the cluster who says so.
 
         Raises:
             RemoteProtocolError: the term is out of range.
         """
         if not 0 <= term < _HIGHEST:
             raise RemoteProtocolError(f"the mesh says term {term} of leader {leader}: not in 0..{_HIGHEST}")
-        return self._learn(term, leader, now)
+        return self._learn(term, leader, now, told=told)
 
     def hand_over(self, heir: PeerId) -> Effects:
         """Ask `heir` to lead instead of this peer. To be repeated: the message may be lost, and the heir die."""
@@ -233,7 +241,7 @@ class Election:
         repeat_at = self._repeat_at if any(peer != self.me for peer in self._audience()) else None
         return earliest([repeat_at, claim_at if claim_at < inf else None])
 
-    def _learn(self, term: int, leader: str, now: float) -> Effects:
+    def _learn(self, term: int, leader: str, now: float, *, told: bool = False) -> Effects:
         """Adopt a claim that beats what is known."""
         if (term, leader) <= self._knowledge():
             return []
@@ -241,7 +249,7 @@ class Election:
             return self._outdated(term, now)
         persist = self._persist(term)
         if leader == self.me or (term == self._held and leader < self.me):
-            return [*persist, *self._claim(now)]
+            return [*persist, *self._claim(now, told=told)]
         self._leader, self._attended, self._orphaned = leader, leader in self._alive, False
         self._still_since = now
         return [*persist, LeaderChanged(PeerId(leader), term)]
@@ -253,11 +261,11 @@ class Election:
             return self._claim(now)
         return []
 
-    def _claim(self, now: float) -> Effects:
+    def _claim(self, now: float, *, told: bool = False) -> Effects:
         persist = self._persist(self.term + 1, held=True)
         self._leader, self._attended, self._orphaned = self.me, True, False
         self._repeat_at = now + self._profile.repeat
-        return [*persist, LeaderChanged(self.me, self.term), *self._tell(self._alive)]
+        return [*persist, LeaderChanged(self.me, self.term, told), *self._tell(self._alive)]
 
     def _persist(self, term: int, *, held: bool = False) -> Effects:
         if term == self.term:

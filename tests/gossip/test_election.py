@@ -114,13 +114,13 @@ class TestOnePeer:
     def test_an_office_does_not_outlive_its_process(self):
         election = Election(C, Past(5), PROFILE)
         election.view((A, B, C), frozenset(), 0.0)
-        assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 6)]
+        assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 6, told=True)]
 
     def test_who_held_a_term_in_a_former_life_claims_above_a_lower_claim_to_it(self):
         """Regression: the mesh remembered (5, C), C and the others followed (5, A), and routed around each other."""
         election = Election(C, Past(5, held=True), PROFILE)
         election.view((A, C, D), frozenset(), 0.0)
-        assert notices(election.receive(A, Claim(5, A), 0.1)) == [LeaderChanged(C, 6)]
+        assert notices(election.receive(A, Claim(5, A), 0.1)) == [LeaderChanged(C, 6, told=True)]
         for past in (Past(5, held=False), Past(4, held=True)):
             election = Election(C, past, PROFILE)
             election.view((A, C, D), frozenset(), 0.0)
@@ -132,7 +132,7 @@ class TestOnePeer:
     def test_who_is_believed_in_by_an_older_claim_takes_the_office_if_there_is_no_other(self):
         election = Election(C, Past(9), PROFILE)
         election.view((A, B, C), frozenset(), 0.0)
-        assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 10)]
+        assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 10, told=True)]
 
     def test_a_leader_claims_anew_above_a_term_that_somebody_remembers(self):
         election = settled(A)
@@ -154,7 +154,7 @@ class TestOnePeer:
         (asked,) = leader.hand_over(B)
         assert asked == Send(B, Claim(leader.term + 1, B))
         assert leader.in_office
-        assert notices(heir.receive(A, asked.message, 0.3)) == [LeaderChanged(B, leader.term + 2)]
+        assert notices(heir.receive(A, asked.message, 0.3)) == [LeaderChanged(B, leader.term + 2, told=True)]
         assert notices(heir.receive(A, asked.message, 0.4)) == []
         leader.receive(B, Claim(heir.term, B), 0.5)
         assert (leader.leader, leader.hand_over(C)) == (B, [])

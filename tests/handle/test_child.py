@@ -20,7 +20,7 @@ from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.values import Spec, StateRef
 
 REDUCE = to_peer.Reduce(
-    Spec("reduce", "", "float32", 0, "avg", "raw"), StateRef(0, b"", ()), 1.0, (), (), False, 0.0, b"", ()
+    Spec("reduce", "", "float32", 0, "avg", "raw"), StateRef(0, b"", ()), 1.0, (), (), False, 0.0, False, b"", ()
 )
 TURNS = 12
 """Turns of a loop in which it has read what there is and done what follows."""

@@ -70,7 +70,7 @@ class Kind:
     def make(self, training: Training, model: Marks, inner: Count) -> Policy:
         """The policy of one worker."""
         given = dict(self.options)
-        if self.policy not in (ictp2p.LocalSGD, ictp2p.AsyncDiLoCo):
+        if self.policy not in (ictp2p.LocalSGD, ictp2p.AsyncDiLoCo, ictp2p.NoLoCo):
             given["outer"] = lambda parameters: Nesterov(parameters, lr=self.lr, momentum=self.momentum)
         return self.policy(training, model, inner, **given)
 

@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from sim import World
 from sim.host import Host
 from sim.training import Training
 from tests.sim.calls import UnevenGroup
-from tests.sim.marks import KINDS, STEPS, Count, Marks, bits, places
+from tests.sim.marks import KINDS, STEPS, Count, Kind, Marks, bits, places
 from tests.tally import Count as Tallied
 from tests.tally import Summing, Tally, Watched
 
@@ -70,6 +70,7 @@ class Story:
     """Clusters of which a worker has."""
     goal = float("inf")
     awake = 0.0
+    kinds: ClassVar[Mapping[str, Kind]] = KINDS
 
     @classmethod
     def drawn(cls, seed: int) -> Self:
@@ -80,13 +81,13 @@ class Story:
             kind, whom = chance.choice((*HARMS, *ARRIVALS)), chance.randrange(6)
             return Harm(round(chance.uniform(0.01, 3.0), 4), kind, whom, chance.choice((0.3, 1.5, 5.0, 12.0)))
 
-        layout, kind, step = chance.choice(LAYOUTS), chance.choice(list(KINDS)), chance.choice((0.2, 0.4, 0.8))
+        layout, kind, step = chance.choice(LAYOUTS), chance.choice(list(cls.kinds)), chance.choice((0.2, 0.4, 0.8))
         return cls(layout, kind, step, tuple(harm() for _ in range(chance.randrange(6))))
 
     def __post_init__(self) -> None:
         clusters = {**dict(zip("abc", self.layout, strict=False)), NEWCOMER: 1}
         self.names = [f"{cluster}/{number}" for cluster, workers in clusters.items() for number in range(workers)]
-        self.policy = KINDS[self.kind]
+        self.policy = self.kinds[self.kind]
         self.world = World(seed=7, profile="local", spare_quorum=True)
         self.world.links(delay=0.005, bandwidth=1e8)
         for cluster, workers in clusters.items():
@@ -109,7 +110,7 @@ class Story:
         host = training.host
         _as_gloo(training)
         life, number = (host.name, host.lives), self.names.index(host.name)
-        model = Marks(len(self.names), self.policy.parts)
+        model = self.model(host.cluster)
         inner = Count(model)
         with self.policy.make(training, model, inner) as policy:
             policy.weight = _weight(number)
@@ -121,6 +122,10 @@ class Story:
                 inner.step()
                 self.look(policy, model, life)
         self.over(training)
+
+    def model(self, cluster: str) -> Marks:
+        """What a cluster trains."""
+        return Marks(len(self.names), self.policy.parts)
 
     def over(self, training: Training) -> None:
         """A program has ended. Its peer goes on, for others may want the state of it, unless it was to leave."""

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.sim.pair_stories import Paired
+from tests.sim.path_stories import Pathed
 from tests.sim.policy_stories import Harm, Sampled, Story
 
 STORIES = int(os.environ.get("POLICIES", "8"))
@@ -26,6 +28,17 @@ FOUND = {
     "a leader lands a round, launches the next one and leaves, and its mates have heard of neither": (
         *((3,), "eager", 0.8),
         (Harm(1.3649, "crash", 1), Harm(0.6286, "restart", 5, 12.0)),
+    ),
+}
+
+PATHS_FOUND = {
+    "a cluster misses a round, and the only one that was in it with their module starts again": (
+        *((1, 1, 1), "paths, not all waited for", 0.8),
+        (Harm(1.9595, "join"), Harm(2.2047, "sleep", 2, 1.5), Harm(2.5389, "restart", 1, 5.0)),
+    ),
+    "a leader starts again before it sees the mates who have just told it that it leads": (
+        *((3,), "paths", 0.8),
+        (Harm(1.6366, "restart", 1, 0.0),),
     ),
 }
 
@@ -46,6 +59,24 @@ def test_whatever_happens_each_sample_is_in_the_state_once_per_epoch(seed: int) 
     told(Sampled.drawn(seed))
 
 
+@pytest.mark.timeout(60 + 15 * STORIES)
+@given(st.integers(0, 2**32))
+@settings(
+    max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
+)
+def test_whatever_happens_each_cluster_holds_the_mean_of_what_it_and_whom_it_met_had(seed: int) -> None:
+    told(Paired.drawn(seed))
+
+
+@pytest.mark.timeout(60 + 15 * STORIES)
+@given(st.integers(0, 2**32))
+@settings(
+    max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
+)
+def test_whatever_happens_each_module_holds_the_mean_of_what_its_clusters_trained(seed: int) -> None:
+    told(Pathed.drawn(seed))
+
+
 def told(story: Story) -> None:
     """Play it, and show it if it ends badly, to be played again."""
     try:
@@ -58,3 +89,8 @@ def told(story: Story) -> None:
 @pytest.mark.parametrize("found", FOUND)
 def test_stories_that_ended_badly_do_so_no_more(found: str) -> None:
     Story(*FOUND[found]).play()
+
+
+@pytest.mark.parametrize("found", PATHS_FOUND)
+def test_stories_of_paths_that_ended_badly_do_so_no_more(found: str) -> None:
+    Pathed(*PATHS_FOUND[found]).play()

@@ -270,6 +270,10 @@ class Weights:
         for name, tensor in self._tensors.items():
             tensor.copy_(self.state.committed[name])
 
+    def restore(self) -> None:
+        """Train on from a checkpoint, which has just been made the agreed state."""
+        self.load()
+
     @torch.no_grad()
     def adopt(self, *, mine: Collection[int]) -> None:
         """Train on from a state just received.

@@ -9,7 +9,8 @@ Modules are the same if they have the same name and the same tensors. Which clus
 round, so joins and deaths change it at the boundaries of rounds. A newcomer gets what others hold of its modules in
 its first round, before the step that it takes with them; so does a cluster that missed one, and keeps what it trained.
 If a leader dies after a round was committed and before its followers had the result, what the cluster had brought is
-in the modules of the others, and is dropped here.
+in the modules of the others, and is dropped here. If the only cluster that was in a round with a module is lost, the
+others go on from what most rounds are in.
 
 As every cluster holds something else, the state is agreed on by what it was made of (`own`); `global_parameters()` and
 `save` give this cluster's path. How samples are assigned to paths is up to the training loop.
@@ -167,7 +168,7 @@ class ModuleWeights(Weights):
             Held(key, sum(self._tensors[n].numel() for n in names), sum(t.numel() for t in self.holds(key)))
             for key, names in self._modules.items()
         )
-        holdings.card = Card(True, held)
+        holdings.card = Card(True, held)  # with none of the rounds that the state's name counts, until it is in one
         self._room = 0
         """Elements behind the average for what is copied from others."""
         self._parts: Sequence[Participant] = ()
@@ -212,31 +213,39 @@ class ModuleWeights(Weights):
     def commit(self, version: int) -> None:
         """Make the finished state the agreed one: nothing is behind any longer."""
         super().commit(version)
-        self._behind(False)
+        self._holds(self.rounds, behind=False)
 
     def adopt(self, *, mine: Collection[int]) -> None:
         """Go on under the name that was received; the content comes with the next round."""
-        self._behind(True)
+        self._holds(behind=True)
         if mine:
             self._land(self.fragments[self._captured])
 
     def load(self) -> None:
         """Train on from the agreed state, as far as it is here."""
         super().load()
-        self._behind(True)
+        self._holds(behind=True)
+
+    def restore(self) -> None:
+        """As `load`, of a checkpoint: content and name are of the same round."""
+        super().restore()
+        self._holds(self.rounds, behind=True)
 
     def carried(self, *, captured: bool) -> dict[str, Any]:
         """What a newcomer to the cluster needs, beside the model and the agreed state."""
-        return {**super().carried(captured=captured), "behind": self._holdings.card.behind}
+        card = self._holdings.card
+        return {**super().carried(captured=captured), "behind": card.behind, "holds": card.rounds}
 
     def take_over(self, carried: dict[str, Any]) -> None:
         """Hold what another worker holds."""
         super().take_over(carried)
-        self._behind(carried["behind"])
+        self._holds(carried["holds"], behind=carried["behind"])
         self._make_room()
 
-    def _behind(self, behind: bool) -> None:
-        self._holdings.card = Card(behind, self._holdings.card.modules)
+    def _holds(self, rounds: int | None = None, *, behind: bool) -> None:
+        """Say how many rounds are in what is here, as many as before with None, and whether it lacks any."""
+        card = self._holdings.card
+        self._holdings.card = Card(behind, card.modules, card.rounds if rounds is None else rounds)
 
     def _make_room(self) -> None:
         card = self._holdings.card

@@ -20,9 +20,10 @@ Theory of operation:
    boundary, and says so (`boundary`). Once it was told, the next boundary yields a roster even if the newcomer has
    gone, because by then everybody has stopped and waits for it.
 4. A leader's first roster waits up to `gather` seconds for the workers that it expects: those of the last roster, or
-   everyone alive when there was none. For collective calls, which each of them has to make, it waits longer for those
-   of the last roster, and that have left it: what goes without one lacks its tensors. Who makes calls and who trains
-   with a policy are never in one roster.
+   everyone alive when there was none. Who has just been started again, and is told by another that it leads, waits to
+   see that one first: alone it would begin anew what its mates hold. For collective calls, which each of them has to
+   make, it waits longer for those of the last roster, and that have left it: what goes without one lacks its tensors.
+   Who makes calls and who trains with a policy are never in one roster.
 5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
    Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
@@ -103,9 +104,12 @@ class Rosters:
         self._sight.alive, self._sight.suspects = tuple(sorted(alive)), suspects
         return self._office.view(now) if self._office is not None else []
 
-    def leader(self, leader: PeerId, term: int, now: float) -> Effects:
-        """Take the election's word for who leads. An older one changes nothing."""
-        if not self._follow(leader, term, now):
+    def leader(self, leader: PeerId, term: int, now: float, *, told: bool = False) -> Effects:
+        """Take the election's word for who leads. An older one changes nothing.
+
+        `told`: this worker does, as another of its cluster has said, so there is somebody to lead.
+        """
+        if not self._follow(leader, term, now, told=told):
             return []
         return [*self._report(now), *self._lead(now)]
 
@@ -195,13 +199,13 @@ class Rosters:
             return earliest([self._repeat_at, back])
         return earliest([self._repeat_at if office.repeats else None, office.next_timeout(), back])
 
-    def _follow(self, leader: PeerId, term: int, now: float) -> bool:
+    def _follow(self, leader: PeerId, term: int, now: float, *, told: bool = False) -> bool:
         """Take a claim of the leadership; say whether it is the newest. This worker's own begins an office."""
         if (term, leader) <= self._claim:
             return False
         self._claim, self._office = (term, leader), None
         if leader == self._sight.me:
-            self._office = Office(term, self._sight, self._worker, self._failures, self._profile, now)
+            self._office = Office(term, self._sight, self._worker, self._failures, self._profile, now, told=told)
         return True
 
     def _lead(self, now: float) -> Effects:

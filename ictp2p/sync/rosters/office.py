@@ -43,16 +43,26 @@ class Office:
         failures: how groups broke, in earlier terms as well.
         profile: how patient to be.
         now: when it was elected.
+        told: whether another of the cluster said so.
     """
 
     def __init__(
-        self, term: int, sight: Sight, worker: Worker, failures: Failures, profile: RosterProfile, now: float
+        self,
+        term: int,
+        sight: Sight,
+        worker: Worker,
+        failures: Failures,
+        profile: RosterProfile,
+        now: float,
+        *,
+        told: bool = False,
     ) -> None:
         self._term, self._sight, self._worker = term, sight, worker
         self._failures, self._profile = failures, profile
         self._reports = Reports(sight, failures, worker)
         self._store = NextStore(profile.store)
         self._gather_until = now + profile.gather
+        self._told = told
         self._founded = False
         """Whether this office has made a roster that still stands."""
         self._number = 0
@@ -163,7 +173,7 @@ class Office:
             return self._hand_over(now)
         self._yields_at = None
         if not self._founded and self.wanted is None:
-            return self._want_store(now) if self._reports.gathered() or now >= self._gathers_until else []
+            return self._want_store(now) if self._gathered() or now >= self._gathers_until else []
         changed = self._founded and (any(map(self._gone, self._trainers)) or self._rival >= self._number)
         if self.wanted is not None:
             # A change of members ends the wait after failures, which it explains.
@@ -172,6 +182,10 @@ class Office:
             self._in_a_row = 0
             return self._want_store(now)
         return self._announce()
+
+    def _gathered(self) -> bool:
+        """Whether all are there whom a first roster waits for, as far as this worker sees its cluster by now."""
+        return self._reports.gathered() and not (self._told and {*self._sight.alive} <= {self._sight.me})
 
     def _gone(self, peer: PeerId) -> bool:
         report, sight = self._reports[peer], self._sight

@@ -8,7 +8,8 @@ never within one.
 
 A cluster whose modules are not those of the agreed state (it is new, was restarted, or missed a round) says that it is
 *behind*. Then the round also copies: of each of its modules, from the first cluster that holds it and is not behind; if
-all are, from the first of them. So all holders of a module hold the same bytes of it after every round.
+all are, from the one whose content has the most rounds in it. So all holders of a module hold the same bytes of it
+after every round; and where the last one that was up to date has died, what is lost is what it knew more than others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ NAME = "modules"
 _KEY_BYTES = 8
 _HELD = struct.Struct(f"<{_KEY_BYTES}sQQ")
 _MOST = 2**48
+_ROUNDS = 3
+"""Bytes of a number of rounds; a year has 31 million seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,14 @@ class Card:
 
     behind: bool
     modules: tuple[Held, ...]
+    rounds: int = 0
+    """How many rounds are in what it holds of them."""
 
     def encode(self) -> bytes:
         """Its bytes."""
-        return bytes([self.behind]) + b"".join(_HELD.pack(m.key, m.elements, m.state) for m in self.modules)
+        rounds = min(self.rounds, (1 << 8 * _ROUNDS) - 1).to_bytes(_ROUNDS, "big")
+        held = b"".join(_HELD.pack(m.key, m.elements, m.state) for m in self.modules)
+        return bytes([self.behind]) + rounds + held
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,13 @@ def card_of(participant: Participant) -> Card:
         said = (
             msgspec.msgpack.decode(participant.note, type=dict[str, bytes]).get(NAME, b"") if participant.note else b""
         )
-        modules = tuple(Held(*each) for each in _HELD.iter_unpack(said[1:]))
+        modules = tuple(Held(*each) for each in _HELD.iter_unpack(said[1 + _ROUNDS :]))
     except (*MALFORMED, struct.error):
         return Card(False, ())
     keys = [m.key for m in modules]
     sound = keys == sorted(set(keys)) and all(0 < m.elements < _MOST and 0 < m.state < _MOST for m in modules)
-    return Card(bool(said[:1] != b"\0"), modules) if sound else Card(False, ())
+    rounds = int.from_bytes(said[1 : 1 + _ROUNDS], "big")
+    return Card(bool(said[:1] != b"\0"), modules, rounds) if sound else Card(False, ())
 
 
 def groups(participants: Sequence[Participant]) -> tuple[Together, ...]:
@@ -94,7 +102,8 @@ def groups(participants: Sequence[Participant]) -> tuple[Together, ...]:
     copied: dict[tuple[ClusterId, tuple[ClusterId, ...]], list[bytes]] = {}
     for key in sorted(holders):
         averaged.setdefault(holders[key], []).append(key)
-        root = next((c for c in holders[key] if not cards[c].behind), holders[key][0])
+        newest = max(holders[key], key=lambda cluster: cards[cluster].rounds)
+        root = next((c for c in holders[key] if not cards[c].behind), newest)
         needing = tuple(c for c in holders[key] if c == root or cards[c].behind)
         if len(needing) > 1:
             copied.setdefault((root, needing), []).append(key)

@@ -57,7 +57,7 @@ class Beginning:
         found.load(self._weights.state)
         self._half_loaded = True
         with following(self._inner):
-            self._weights.load()
+            self._weights.restore()
         if local is not None:
             replica.load(*local)
             resumed()

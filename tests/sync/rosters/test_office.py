@@ -47,6 +47,29 @@ def test_the_first_roster_waits_for_everyone_alive():
     assert sends(effects) == [Send(B, RosterProposal(roster)), Send(C, RosterProposal(roster))]
 
 
+def test_who_was_told_that_it_leads_waits_to_see_who_said_so():
+    """Regression: a leader that had just been started again trained alone, from the beginning, beside its mates."""
+    rosters = Rosters(A, 1, PROFILE)
+    rosters.wants(True, 0.0)
+    assert notices(rosters.leader(A, 2, 0.0, told=True)) == []
+    assert notices(rosters.view((A,), 0.0)) == []
+    assert notices(rosters.view((A, B), 0.1)) == [], "it is expected by now"
+    assert notices(rosters.receive(B, ready(), 0.2)) == [StoreWanted(1)]
+
+
+def test_who_was_told_that_it_leads_does_not_wait_for_ever_for_whom():
+    rosters = Rosters(A, 1, PROFILE)
+    rosters.wants(True, 0.0)
+    rosters.view((A,), 0.0)
+    assert notices(rosters.leader(A, 2, 0.0, told=True)) == []
+    assert notices(rosters.handle_timeout(4.9)) == []
+    assert notices(rosters.handle_timeout(5.0)) == [StoreWanted(1)]
+    alone = Rosters(A, 1, PROFILE)
+    alone.wants(True, 0.0)
+    alone.view((A,), 0.0)
+    assert notices(alone.leader(A, 2, 0.0)) == [StoreWanted(1)], "nobody says that there is another"
+
+
 def test_but_not_forever():
     rosters = Rosters(A, 1, PROFILE)
     rosters.view((A, B, C), 0.0)

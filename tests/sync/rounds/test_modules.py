@@ -10,9 +10,9 @@ from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId, PeerId
 
 
-def part(cluster: str, behind: bool, *keys: int) -> Participant:
+def part(cluster: str, behind: bool, *keys: int, rounds: int = 0) -> Participant:
     held = tuple(Held(bytes([key]) * 8, key, 10 * key) for key in sorted(keys))
-    return noted(cluster, msgpack.encode({NAME: Card(behind, held).encode()}))
+    return noted(cluster, msgpack.encode({NAME: Card(behind, held, rounds).encode()}))
 
 
 def noted(cluster: str, note: bytes) -> Participant:
@@ -44,6 +44,14 @@ def test_where_all_are_behind_the_first_is_copied() -> None:
         Together((A, B), keys(1), 10, A),
         Together((B, C), keys(2), 20, B),
     )
+
+
+def test_where_all_are_behind_what_most_rounds_are_in_is_copied() -> None:
+    """Regression: a cluster that had just started, first by its name, had the others begin a module anew with it."""
+    parts = [part("a", True, 1), part("b", True, 1, 2, rounds=7), part("c", True, 1, 2, rounds=2**30)]
+    assert groups(parts)[-2:] == (Together((A, B, C), keys(1), 10, C), Together((B, C), keys(2), 20, C))
+    current = part("d", False, 2, rounds=3)
+    assert groups([*parts, current])[-1] == Together((B, C, D), keys(2), 20, D), "that is what was agreed on"
 
 
 def test_who_is_behind_is_never_copied_from_while_another_is_not() -> None:

@@ -54,4 +54,11 @@ MUTATIONS: Final = (
         "        if not self._context.dirty and self._context.leading:\n",
         ("sim/test_world.py::test_a_cluster_s_terms_go_on_though_whoever_knew_the_last_one_is_dead",),
     ),
+    Mutation(
+        "mate-says-so-and-is-not-seen",
+        "A mate that says who leads is known to be there.",
+        "greeting.leader, context.now, told=True)",
+        "greeting.leader, context.now)",
+        ("sim/test_policies_at_random.py::test_stories_of_paths_that_ended_badly_do_so_no_more",),
+    ),
 )

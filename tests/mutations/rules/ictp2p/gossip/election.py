@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "claim-before-its-term-is-on-disk",
         "A claim is persisted before it is sent, or a restarted peer could claim one term twice.",
-        "return [*persist, LeaderChanged(self.me, self.term), *self._tell(self._alive)]",
-        "return [*self._tell(self._alive), LeaderChanged(self.me, self.term), *persist]",
+        "return [*persist, LeaderChanged(self.me, self.term, told), *self._tell(self._alive)]",
+        "return [*self._tell(self._alive), LeaderChanged(self.me, self.term, told), *persist]",
         ("gossip/test_election.py::TestOnePeer::test_the_term_is_on_disk_before_the_claim_leaves",),
     ),
     Mutation(
@@ -22,7 +22,7 @@ MUTATIONS: Final = (
     Mutation(
         "office-outlives-its-process",
         "Who hears of its office of a former life claims anew: (term, leader) names one life.",
-        "            return [*persist, *self._claim(now)]\n        self._leader, self._attended",
+        "            return [*persist, *self._claim(now, told=told)]\n        self._leader, self._attended",
         "            persist = [*persist]\n        self._leader, self._attended",
         ("gossip/test_election.py::TestOnePeer::test_an_office_does_not_outlive_its_process",),
     ),

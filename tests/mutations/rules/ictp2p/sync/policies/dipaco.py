@@ -15,8 +15,22 @@ MUTATIONS: Final = (
     Mutation(
         "modules-counted-twice",
         "What an heir's leader had brought is in the modules of others, and is not brought again.",
-        "        self._behind(True)\n        if mine:\n            self._land(self.fragments[self._captured])",
-        "        self._behind(True)",
+        "        self._holds(behind=True)\n        if mine:\n            self._land(self.fragments[self._captured])",
+        "        self._holds(behind=True)",
         ("sync/policies/test_dipaco.py::test_an_heir_without_the_result_does_not_bring_it_twice",),
+    ),
+    Mutation(
+        "name-taken-for-content",
+        "Who has missed rounds says how many are in what it holds, and not how many were decided.",
+        "card.rounds if rounds is None else rounds)",
+        "self.rounds if rounds is None else rounds)",
+        ("sim/test_policies_at_random.py::test_stories_of_paths_that_ended_badly_do_so_no_more",),
+    ),
+    Mutation(
+        "checkpoint-of-no-rounds",
+        "What a checkpoint holds has the rounds in it that it was saved with.",
+        "        self._holds(self.rounds, behind=True)\n",
+        "",
+        ("sync/policies/test_dipaco.py::test_a_pool_goes_on_from_its_clusters_own_files",),
     ),
 )

@@ -43,4 +43,11 @@ MUTATIONS: Final = (
             "test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other",
         ),
     ),
+    Mutation(
+        "begins-before-it-sees-anybody",
+        "Who was started again, and told by a mate that it leads, begins nothing before it sees that mate.",
+        "return self._reports.gathered() and not (",
+        "return self._reports.gathered() or not (",
+        ("sync/rosters/test_office.py::test_who_was_told_that_it_leads_waits_to_see_who_said_so",),
+    ),
 )
