@@ -242,7 +242,7 @@ def test_a_planted_bug_shrinks_to_one_fault_and_is_replayed(
 ) -> None:
     """Mutation: a peer forgets its term with its process, and hears nobody who remembers: it takes an office twice."""
     monkeypatch.setattr(Past, "decode", classmethod(lambda cls, stored: cls()))
-    monkeypatch.setattr(Election, "seen", lambda self, term, leader, now: [])
+    monkeypatch.setattr(Election, "seen", lambda self, term, leader, now, told=False: [])
     monkeypatch.setattr(Meetings, "_recall_own", lambda self, record: None)
 
     class Planted(Worlds):
