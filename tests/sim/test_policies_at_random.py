@@ -19,7 +19,7 @@ from tests.sim.pair_stories import Paired
 from tests.sim.path_stories import Pathed
 from tests.sim.policy_stories import Harm, Sampled, Story
 
-STORIES = int(os.environ.get("POLICIES", "8"))
+STORIES = int(os.environ.get("POLICIES", "6"))
 FOUND = {
     "an heir brings one fragment and dies, and who slept wakes with another one captured": (
         *((2, 1, 1), "fragments", 0.8),

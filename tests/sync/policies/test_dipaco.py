@@ -302,16 +302,16 @@ def test_a_pool_goes_on_from_its_clusters_own_files(make_world: Any, tmp_path: P
     """Regression: who had no file, and was the first by its name, had others begin the modules that it shares anew."""
     data = {c: rows(n, 4 * EVERY, names) for n, (c, names) in enumerate(PATHS.items())}
 
-    def body(cluster: str, steps: range, load: bool, founded: threading.Event) -> Callable[[Any], Any]:
+    def body(cluster: str, steps: range, load: bool, founds: bool) -> Callable[[Any], Any]:
         def run(mesh: Any) -> Any:
             model = path(PATHS[cluster])
             inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
             policy = DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY)
             if load:
                 policy.load(tmp_path / cluster)
-                mesh.first_state = lambda *given, first=mesh.first_state: (first(*given), founded.set())[0]
-            else:
-                founded.wait(DEADLINE)
+            if not founds:
+                with mesh.world.changed:
+                    assert mesh.world.changed.wait_for(lambda: mesh.world.version, DEADLINE)
             with policy:
                 train(model, inner, data[cluster], steps)
                 policy.save(tmp_path / cluster)
@@ -320,10 +320,9 @@ def test_a_pool_goes_on_from_its_clusters_own_files(make_world: Any, tmp_path: P
         return run
 
     def run(steps: range, load: bool = False) -> Any:
-        loads, founded = set(PATHS) - set(without) if load else set(), threading.Event()
-        if not load:
-            founded.set()
-        return make_world(a=1, b=1, c=1).run(**{f"{c}_0": body(c, steps, c in loads, founded) for c in PATHS})
+        loads = set(PATHS) - set(without) if load else set()
+        bodies = {f"{c}_0": body(c, steps, c in loads, not load or c in loads) for c in PATHS}
+        return make_world(a=1, b=1, c=1).run(**bodies)
 
     run(range(2 * EVERY))
     halves, whole = run(range(2 * EVERY, 4 * EVERY), load=True), run(range(4 * EVERY))
