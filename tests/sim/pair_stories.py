@@ -19,15 +19,13 @@ from torch import Tensor
 import ictp2p
 from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.two_level.policy import Policy
-from ictp2p.sync.values import Close, Open, Participant, Restore
+from ictp2p.sync.values import Open, Participant
 from ictp2p.types import ClusterId
 from tests.sim.marks import STEPS, Kind, places
-from tests.sim.policy_stories import Life, Story
+from tests.sim.policy_stories import ERROR, NEWCOMER, Content, Life, Story
 
 PAIRS = {"pairs": Kind(ictp2p.NoLoCo, {"sync_every": 3, "lr": 1.0, "momentum": 0.0, "pull": 1.0})}
-ERROR = 1e-4
 _HELD = "parts.0"
-Content = tuple[Life, Tensor]
 
 
 class Mixed(NamedTuple):
@@ -53,16 +51,10 @@ class Paired(Story):
 
     def verdict(self) -> None:
         """Each gradient is in the state of its cluster once at most, and in that of whom it met in that round."""
-        values = self.world.auditor.agreement.values
-        if any(isinstance(value, Restore) for value in values.values()):
-            return
         counted: dict[int, int] = {}
-        for (lineage, slot), value in sorted(values.items()):
-            opened = values.get((lineage, slot - 1))
-            if isinstance(value, Close) and value.committed and isinstance(opened, Open):
-                for part in opened.participants:
-                    for place in self.gained(opened, part, value.state.version):
-                        assert counted.setdefault(place, value.state.version) == value.state.version, f"{place} again"
+        for opened, version in self.committed() if not self.restored() else ():
+            for place in {place for part in opened.participants for place in self.gained(opened, part, version)}:
+                assert counted.setdefault(place, version) == version, f"{place} is in {version} and {counted[place]}"
 
     def gained(self, opened: Open, part: Participant, version: int) -> set[int]:
         """The gradients of a cluster that came into its own state with a version, in any of what its workers held."""
@@ -78,7 +70,12 @@ class Paired(Story):
         return found
 
     def copied(self, life: Life, version: int, content: Tensor) -> bool:
-        """Whether a worker may hold something else: all of another cluster's, or a name for what it had while apart."""
+        """Whether a worker may hold something else: a name for what it had while apart, or, having just begun, a copy.
+
+        That one holds what another does says nothing of who has not begun anew: the two of a pair hold the same.
+        """
+        if life[1] == 1 and life[0][0] != NEWCOMER:
+            return life[0][0] in self.slept
         others = (held for (_, known), contents in self.contents.items() if known == version for _, held in contents)
         return life[0][0] in self.slept or sum(torch.equal(content, held) for held in others) > 1
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import ictp2p
 from ictp2p.sync.two_level.policy import Policy
-from ictp2p.sync.values import LOOKS_ON, Close, Open, Restore
+from ictp2p.sync.values import LOOKS_ON, Open
 from tests.sim.marks import STEPS, Kind, Marks, places
-from tests.sim.policy_stories import NEWCOMER, Life, Story
+from tests.sim.policy_stories import ERROR, NEWCOMER, Content, Life, Story
 
 PATHS = {
     "paths": Kind(ictp2p.DiPaCo, {"sync_every": 3}, keeps=False),
@@ -26,9 +26,7 @@ PATHS = {
 }
 MODULES = {"a": ("all", "ab"), "b": ("ab", "all", "bc"), "c": ("bc", "all", "c"), "n": ("all", "c")}
 """Of each cluster, in an order of its own."""
-ERROR = 1e-4
 _HELD = "{}.marks"
-Content = tuple[Life, Tensor]
 
 
 class Module(torch.nn.Module):
@@ -74,17 +72,11 @@ class Pathed(Story):
 
     def verdict(self) -> None:
         """Each gradient is in each module that was trained by it once at most."""
-        values = self.world.auditor.agreement.values
-        if any(isinstance(value, Restore) for value in values.values()):
-            return
         counted: dict[tuple[str, int], int] = {}
-        for (lineage, slot), value in sorted(values.items()):
-            opened = values.get((lineage, slot - 1))
-            if isinstance(value, Close) and value.committed and isinstance(opened, Open):
-                version = value.state.version
-                for module in {name for names in MODULES.values() for name in names}:
-                    for place in self.gained(opened, module, version):
-                        assert counted.setdefault((module, place), version) == version, f"{place} again in {module}"
+        for opened, version in self.committed() if not self.restored() else ():
+            for module in {name for names in MODULES.values() for name in names}:
+                for place in self.gained(opened, module, version):
+                    assert counted.setdefault((module, place), version) == version, f"{place} again in {module}"
 
     def gained(self, opened: Open, module: str, version: int) -> set[int]:
         """The gradients that came into a module with a version."""
@@ -93,13 +85,17 @@ class Pathed(Story):
         for life, after in self.contents[module, version]:
             if life[0][0] in weights:
                 befores = [held for _, held in self.contents[module, version - 1]]
+                befores += [torch.zeros_like(after)] if self.begun_anew(weights) else []
                 fits = [new for held in befores if (new := self.averaged(held, after, weights)) is not None]
-                known = not befores or life[0][0] in self.slept  # else it holds a name for what it had while apart
-                assert fits or known or self.begun_anew(weights), (
-                    f"{life}: {module} of {version} is no mean of {weights}"
-                )
+                known = not befores or self.stale(life, module, version, after)
+                assert fits or known, f"{life}: {module} of {version} is no mean of {weights}"
                 found |= set.intersection(*fits) if fits else set()
         return found
+
+    def stale(self, life: Life, module: str, version: int, content: Tensor) -> bool:
+        """Whether a worker that was apart from its mates has a name for what it had before, to be healed by them."""
+        earlier = (held for v in range(version) for _, held in self.contents[module, v])
+        return life[0][0] in self.slept and any(torch.equal(content, held) for held in earlier)
 
     def begun_anew(self, clusters: Iterable[str]) -> bool:
         """Whether all workers of these have started again, or just come: of a module that no other holds in a round."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,10 @@ BOUND = 300.0
 """Virtual seconds in which they are, by all."""
 Life = tuple[str, int]
 """A worker's name, and which of its lives."""
+Content = tuple[Life, Tensor]
+"""What was held, and by whom first."""
+ERROR = 1e-4
+"""By how much a mean that is worked out here may differ from one that was agreed on."""
 
 
 @dataclass(frozen=True)
@@ -248,17 +252,25 @@ class Story:
 
     def verdict(self) -> None:
         """Each gradient is in the state once at most, and all that a decision names are in it at its weights."""
-        values = self.world.auditor.agreement.values
-        gone = {v for back in values.values() if isinstance(back, Restore) for v in _undone(back)}
+        gone = {version for back in self.restored() for version in _undone(back)}
         inside: dict[tuple[int, int], int] = {}
+        for opened, version in self.committed():
+            brought = self.brought(opened, version)
+            for place in brought if version not in gone else ():
+                assert place not in inside, f"{place} is in {version} and in {inside[place]}"
+                inside[place] = version
+
+    def restored(self) -> list[Restore]:
+        """Where the mesh went back to."""
+        return [value for value in self.world.auditor.agreement.values.values() if isinstance(value, Restore)]
+
+    def committed(self) -> Iterator[tuple[Open, int]]:
+        """The rounds that were, and the version that each has made."""
+        values = self.world.auditor.agreement.values
         for (lineage, slot), value in sorted(values.items()):
             opened = values.get((lineage, slot - 1))
             if isinstance(value, Close) and value.committed and isinstance(opened, Open):
-                version = value.state.version
-                brought = self.brought(opened, version)
-                for place in brought if version not in gone else ():
-                    assert place not in inside, f"{place} is in {version} and in {inside[place]}"
-                    inside[place] = version
+                yield opened, value.state.version
 
     def brought(self, opened: Open, version: int) -> set[tuple[int, int]]:
         """What came in with a version, by part of the model and place."""

@@ -51,30 +51,14 @@ def test_whatever_happens_each_gradient_is_in_the_state_once_and_all_hold_the_sa
 
 
 @pytest.mark.timeout(60 + 15 * STORIES)
-@given(st.integers(0, 2**32))
+@pytest.mark.parametrize("kind", [Sampled, Paired, Pathed])
+@given(seed=st.integers(0, 2**32))
 @settings(
     max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
 )
-def test_whatever_happens_each_sample_is_in_the_state_once_per_epoch(seed: int) -> None:
-    told(Sampled.drawn(seed))
-
-
-@pytest.mark.timeout(60 + 15 * STORIES)
-@given(st.integers(0, 2**32))
-@settings(
-    max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
-)
-def test_whatever_happens_each_cluster_holds_the_mean_of_what_it_and_whom_it_met_had(seed: int) -> None:
-    told(Paired.drawn(seed))
-
-
-@pytest.mark.timeout(60 + 15 * STORIES)
-@given(st.integers(0, 2**32))
-@settings(
-    max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
-)
-def test_whatever_happens_each_module_holds_the_mean_of_what_its_clusters_trained(seed: int) -> None:
-    told(Pathed.drawn(seed))
+def test_nor_is_any_lost_or_counted_twice_by_samples_in_pairs_or_by_modules(kind: type[Story], seed: int) -> None:
+    """Each sample is in the state once per epoch; a pair, and who holds a module, hold the mean of what they had."""
+    told(kind.drawn(seed))
 
 
 def told(story: Story) -> None:
