@@ -65,6 +65,7 @@ class Chronicle:
         self._told: tuple[int, tuple[Participant, ...], tuple[PeerId, ...]] = (0, (), ())
         """The newest attempt that a leader has told of, who takes part, and whose tensors it brought."""
         self._absent = 0
+        """The newest round with this cluster in it that this worker came after, though its former life may be in it."""
         self._given_up = self._void = False
         """Whether the newest call was given up, and whether what it may have brought is in the newest attempt."""
 
@@ -243,6 +244,10 @@ class Chronicle:
         if self._gap <= shown.close.round:
             self._gap = 0
 
+    def _is_of_a_call(self, opened: Open) -> bool:
+        """Whether a round is one that this worker was promised."""
+        return opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened))
+
     def _was_shown(self, close: Close) -> bool:
         return any(unseen.close.round == close.round for unseen in self._ended)
 
@@ -268,9 +273,7 @@ class Chronicle:
         opened = self.opened
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
             self._gap = close.round
-        elif self._was_shown(close):
-            pass
-        elif opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened)):
+        elif self._is_of_a_call(opened) and not self._was_shown(close):
             self._ended = [*self._ended, Unseen(opened, close, self._in_opened)][-2:]
 
     def _counts(self, close: Close) -> bool:
