@@ -22,7 +22,7 @@ from ictp2p.collectives.running.execute import Stats
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.errors import ConfigError
 from ictp2p.runtime.data_phase import Brought, DataPhase, Holds, check_kind
-from ictp2p.sync.rounds.modules import NAME, Card, Held
+from ictp2p.sync.rounds.modules import NAME, Card, Held, room
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from sim.loop import SimLoop
@@ -274,8 +274,8 @@ def holding(card: Card, node: int) -> Leader:
     async def holds(keys: Sequence[bytes]) -> Mapping[bytes, Sequence[torch.Tensor]]:
         return {key: agreed(card, node)[key] for key in keys}
 
-    mine, states = sum(m.elements for m in card.modules), sum(m.state for m in card.modules)
-    return Leader([vector(mine, node)], [torch.full((mine + states,), torch.nan)], holds)
+    mine = sum(m.elements for m in card.modules)
+    return Leader([vector(mine, node)], [torch.full((mine + room(card),), torch.nan)], holds)
 
 
 @given(modules())
@@ -295,7 +295,7 @@ def test_modules_are_averaged_among_their_holders_and_copied_to_who_is_behind(ca
             if card.behind and root != node:
                 given_ = leader.outputs[0][behind : behind + module.state]
                 assert torch.equal(given_, agreed(cards[root], root)[module.key][0])
-            at, behind = at + module.elements, behind + module.state
+            at, behind = at + module.elements, behind + (module.state if card.behind else 0)
 
 
 def part(card: Card, node: int, module: Held) -> torch.Tensor:

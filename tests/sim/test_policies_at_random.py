@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.sim.marks import places
 from tests.sim.pair_stories import Paired
 from tests.sim.path_stories import Pathed
 from tests.sim.policy_stories import Harm, Sampled, Story
@@ -73,6 +74,17 @@ def told(story: Story) -> None:
 @pytest.mark.parametrize("found", FOUND)
 def test_stories_that_ended_badly_do_so_no_more(found: str) -> None:
     Story(*FOUND[found]).play()
+
+
+def test_what_was_trained_of_a_module_outlives_who_begins_it_anew_meanwhile() -> None:
+    """B sleeps through the rounds in which a, which has started again, is the only one with a module that both hold."""
+    sleeps, starts = Harm(9.0, "sleep", 1, 5.0), Harm(0.05, "restart", 0, 1.5)
+    story = Pathed((1, 1, 1), "paths, not all waited for", 0.4, (sleeps, starts))
+    story.play()
+    early = {place for _, held in story.contents["ab", 3] for place in places(held)}
+    last = max(version for module, version in story.contents if module == "ab")
+    assert early
+    assert all(early <= places(held) for _, held in story.contents["ab", last])
 
 
 @pytest.mark.parametrize("found", PATHS_FOUND)

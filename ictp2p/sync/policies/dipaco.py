@@ -10,7 +10,7 @@ round, so joins and deaths change it at the boundaries of rounds. A newcomer get
 its first round, before the step that it takes with them; so does a cluster that missed one, and keeps what it trained.
 If a leader dies after a round was committed and before its followers had the result, what the cluster had brought is
 in the modules of the others, and is dropped here. If the only cluster that was in a round with a module is lost, the
-others go on from what most rounds are in.
+others go on from what most rounds are in; one that was away, too, when it is back (`modules`).
 
 As every cluster holds something else, the state is agreed on by what it was made of (`own`); `global_parameters()` and
 `save` give this cluster's path. How samples are assigned to paths is up to the training loop.
@@ -19,7 +19,9 @@ As every cluster holds something else, the state is agreed on by what it was mad
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Unpack
 
 import torch
@@ -32,7 +34,7 @@ from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import kind
 from ictp2p.sync.pace import Pace
-from ictp2p.sync.rounds.modules import NAME, Card, Held, card_of, groups, key_of, spans
+from ictp2p.sync.rounds.modules import NAME, Card, Held, card_of, groups, key_of, room, sources, spans
 from ictp2p.sync.state.agreed import Said
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
@@ -169,14 +171,12 @@ class ModuleWeights(Weights):
             for key, names in self._modules.items()
         )
         holdings.card = Card(True, held)  # with none of the rounds that the state's name counts, until it is in one
-        self._room = 0
-        """Elements behind the average for what is copied from others."""
         self._parts: Sequence[Participant] = ()
 
     @property
     def average(self) -> Tensor:
         """The modules' averages, flat, and behind them what others hold of them."""
-        return self._average[: self.elements(0) + self._room]
+        return self._average
 
     @property
     def attends(self) -> bool:
@@ -201,7 +201,7 @@ class ModuleWeights(Weights):
         return [self.state.committed[name].view(-1) for name in self._entries_of(self._modules[key])]
 
     def capture(self, weight: float) -> None:
-        """Compute the pseudo-gradient; who is behind makes room for what others hold."""
+        """Compute the pseudo-gradient, and make room for what others may hold."""
         super().capture(weight)
         self._make_room()
 
@@ -212,8 +212,9 @@ class ModuleWeights(Weights):
 
     def commit(self, version: int) -> None:
         """Make the finished state the agreed one: nothing is behind any longer."""
+        going_on = sources(self._parts)
         super().commit(version)
-        self._holds(self.rounds, behind=False)
+        self._holds({key: held.rounds + 1 for key, held in going_on.items()}, behind=False)
 
     def adopt(self, *, mine: Collection[int]) -> None:
         """Go on under the name that was received; the content comes with the next round."""
@@ -229,29 +230,30 @@ class ModuleWeights(Weights):
     def restore(self) -> None:
         """As `load`, of a checkpoint: content and name are of the same round."""
         super().restore()
-        self._holds(self.rounds, behind=True)
+        self._holds(dict.fromkeys(self._modules, self.rounds), behind=True)
 
     def carried(self, *, captured: bool) -> dict[str, Any]:
         """What a newcomer to the cluster needs, beside the model and the agreed state."""
-        card = self._holdings.card
-        return {**super().carried(captured=captured), "behind": card.behind, "holds": card.rounds}
+        return {**super().carried(captured=captured), "modules": self._holdings.card.encode()}
 
     def take_over(self, carried: dict[str, Any]) -> None:
         """Hold what another worker holds."""
         super().take_over(carried)
-        self._holds(carried["holds"], behind=carried["behind"])
+        self._holdings.card = Card.decode(carried["modules"])
         self._make_room()
 
-    def _holds(self, rounds: int | None = None, *, behind: bool) -> None:
-        """Say how many rounds are in what is here, as many as before with None, and whether it lacks any."""
-        card = self._holdings.card
-        self._holdings.card = Card(behind, card.modules, card.rounds if rounds is None else rounds)
+    def _holds(self, rounds: Mapping[bytes, int] = MappingProxyType({}), *, behind: bool) -> None:
+        """Say how many rounds are in what is here of each module, as many as before if not given, and what it lacks."""
+        held = []
+        for module in self._holdings.card.modules:
+            count = rounds.get(module.key, module.rounds)
+            held.append(replace(module, rounds=count, young=count < self.rounds - count))
+        self._holdings.card = Card(behind, tuple(held))
 
     def _make_room(self) -> None:
-        card = self._holdings.card
-        self._room = sum(m.state for m in card.modules) if card.behind else 0
-        if len(self._average) != self.elements(0) + self._room:
-            self._average = torch.zeros(self.elements(0) + self._room, dtype=self.dtype, device="cpu")
+        elements = self.elements(0) + room(self._holdings.card)
+        if len(self._average) != elements:
+            self._average = torch.zeros(elements, dtype=self.dtype, device="cpu")
 
     def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
         odd = next((e for e in entries if e.dtype != str(self.dtype).removeprefix("torch.")), None)

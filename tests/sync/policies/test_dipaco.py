@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
+from msgspec import msgpack
 from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.dipaco import DiPaCo
+from ictp2p.sync.rounds.modules import NAME, Card
+from ictp2p.sync.values import Participant
+from ictp2p.types import ClusterId, PeerId
 
 Array = NDArray[np.float32]
 F = np.float32
@@ -103,6 +109,12 @@ class Golden:
             self.momentum[m] = self.momentum[m] * MU + delta
             self.phi[m] = self.phi[m] - (self.momentum[m] * MU + delta) * LR
             self.theta.update({(c, m): self.phi[m].copy() for c in holders})
+
+
+def alone(names: str) -> Any:
+    """The weights of a path, of no cluster."""
+    model = path(names)
+    return DiPaCo(None, model, torch.optim.SGD(model.parameters()))._weights  # type: ignore[arg-type]
 
 
 PATHS = {"a": "vx", "b": "xy", "c": "yz"}
@@ -256,6 +268,49 @@ def test_who_missed_a_round_gets_what_it_lacks_and_brings_what_it_trained(make_w
         assert found[f"{c}_0"][2].digest() == found["a_0"][2].digest()
 
 
+def test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows(make_world: Any, killed: Any) -> None:
+    """Regression: a and b hold x; a dies, b misses the round, and d begins x anew in it. All that b knew was lost."""
+    world = make_world(a=1, b=1, c=1)
+    data = {c: rows(n, {"a": 3, "b": 3, "c": 4}[c] * EVERY, names) for n, (c, names) in enumerate(PATHS.items())}
+    data["d"] = rows(7, EVERY, "x")
+    world.absent = {3: {"b"}}
+    world.faults["a/0", "outer_round", 3] = killed
+    there, come = threading.Barrier(3), threading.Event()
+
+    def old(cluster: str) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            model = path(PATHS[cluster])
+            inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
+            with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
+                train(model, inner, data[cluster], range(2 * EVERY))
+                there.wait(DEADLINE)
+                world.clusters.setdefault("d", type(world.clusters["a"])(1))
+                come.set()
+                train(model, inner, data[cluster], range(2 * EVERY, len(next(iter(data[cluster].values())))))
+                return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
+
+        return run
+
+    def new(mesh: Any) -> Any:
+        model = path("x", 50.0)
+        inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
+        with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
+            assert model["x"].p.detach().min() > 25.0, "nobody else was there to give it more"
+            train(model, inner, data["d"], range(EVERY))
+            return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
+
+    threads = [world.start(f"{c}_0", old(c)) for c in PATHS]
+    assert come.wait(DEADLINE)
+    threads.append(world.start("d_0", new))
+    for thread in threads:
+        thread.join(30)
+    assert not world.errors, world.errors
+    (b, b_digest), (d, d_digest) = world.results["b_0"], world.results["d_0"]
+    np.testing.assert_array_equal(b["x"], d["x"])
+    assert np.abs(b["x"] - POOL["x"]).max() < 25.0, "it goes on from what b held of it"
+    assert b_digest == d_digest == world.results["c_0"][1]
+
+
 @pytest.mark.parametrize("operation", ["all_gather", "all_reduce", "broadcast", "outer_round", "vote", "committed"])
 @pytest.mark.parametrize("count", range(0, 8, 2))
 def test_holders_of_a_module_hold_the_same_whoever_dies_when(
@@ -295,6 +350,32 @@ def test_an_heir_without_the_result_does_not_bring_it_twice(make_world: Any, kil
     for m, names in {"x": ("a_0", "b_1"), "y": ("b_1", "c_0")}.items():
         for name in names:
             np.testing.assert_array_equal(found[name][1][m], golden.phi[m], err_msg=f"{m} of {name}")
+
+
+def test_a_module_of_one_cluster_needs_no_room_once_nobody_can_hold_more() -> None:
+    """It begins in round 3 of a mesh; whoever held it before knows two rounds of it at most."""
+    weights = alone("v")
+    state, (held,) = weights.state, weights._holdings.card.modules
+    me = Participant(ClusterId(""), PeerId("0" * 32), 1, 1.0, b"")
+    rooms = []
+    state.counters["round"] = 2  # as it is adopted
+    for version in range(2, 7):
+        weights.capture(1.0)
+        rooms.append(len(weights.average) - weights.elements(0))
+        note = msgpack.encode({NAME: weights._holdings.note()})
+        weights.finish([msgspec.structs.replace(me, note=note)])
+        weights.commit(version + 1)
+    assert rooms == [held.state, held.state, 0, 0, 0]
+    assert [m.rounds for m in weights._holdings.card.modules] == [5]
+
+
+def test_who_joins_a_cluster_says_what_its_mates_say() -> None:
+    one, other = alone("v"), alone("v")
+    card = Card(False, (replace(one._holdings.card.modules[0], rounds=9, young=True),))
+    one._holdings.card = card
+    other.take_over(one.carried(captured=False))
+    assert other._holdings.card == card
+    assert len(other.average) == other.elements(0) + card.modules[0].state
 
 
 @pytest.mark.parametrize("without", ["", "a"])

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from ictp2p.sync.rounds.modules import NAME, Card, Held, Together, card_of, groups, key_of, spans
-from ictp2p.sync.values import Participant
+from ictp2p.sync.rounds.modules import NAME, Card, Held, Together, card_of, groups, key_of, room, sources, spans
+from ictp2p.sync.values import MAX_NOTE, Participant
 from ictp2p.types import ClusterId, PeerId
 
 
-def part(cluster: str, behind: bool, *keys: int, rounds: int = 0) -> Participant:
-    held = tuple(Held(bytes([key]) * 8, key, 10 * key) for key in sorted(keys))
-    return noted(cluster, msgpack.encode({NAME: Card(behind, held, rounds).encode()}))
+def part(cluster: str, behind: bool, *keys: int, rounds: int = 0, young: bool = False) -> Participant:
+    held = tuple(Held(bytes([key]) * 8, key, 10 * key, rounds, young) for key in sorted(keys))
+    return noted(cluster, msgpack.encode({NAME: Card(behind, held).encode()}))
 
 
 def noted(cluster: str, note: bytes) -> Participant:
@@ -54,6 +54,18 @@ def test_where_all_are_behind_what_most_rounds_are_in_is_copied() -> None:
     assert groups([*parts, current])[-1] == Together((B, C, D), keys(2), 20, D), "that is what was agreed on"
 
 
+def test_what_was_begun_anew_gives_way_to_more_that_was_trained_before() -> None:
+    """Regression: it was agreed on, so whoever held all of the module and was away for that round took it over."""
+    young, away = part("a", False, 1, 2, rounds=3, young=True), part("b", True, 1, rounds=7)
+    assert groups([young, away])[-1] == Together((A, B), keys(1), 10, B)
+    assert groups([young, part("b", True, 1, rounds=2)])[-1] == Together((A, B), keys(1), 10, A)
+    assert groups([young, part("b", True, 1, rounds=3)])[-1] == Together((A, B), keys(1), 10, A), "a has trained on"
+    both = [young, part("c", False, 1, rounds=3, young=True)]
+    assert groups(both)[-1].root is None, "they were in the last round together, and hold the same"
+    assert groups([*both, away])[-1] == Together((A, C, B), keys(1), 10, B)
+    assert sources([*both, away])[keys(1)[0]].rounds == 7
+
+
 def test_who_is_behind_is_never_copied_from_while_another_is_not() -> None:
     assert groups([part("a", True, 1), part("b", False, 1)])[-1] == Together((A, B), keys(1), 10, B)
 
@@ -63,6 +75,30 @@ def test_modules_of_the_same_holders_go_together() -> None:
         Together((A, B), keys(1, 3), 4),
         Together((A,), keys(2), 2),
     )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdef"),
+        st.tuples(st.booleans(), st.sets(st.integers(1, 9)), st.integers(0, 9), st.booleans()),
+        min_size=1,
+    )
+)
+def test_whoever_needs_a_module_has_room_for_it_and_gets_it_from_one_that_has_no_less(
+    said: dict[str, tuple[bool, set[int], int, bool]],
+) -> None:
+    parts = {
+        ClusterId(name): part(name, behind, *mine, rounds=rounds, young=young)
+        for name, (behind, mine, rounds, young) in said.items()
+    }
+    for group in groups(list(parts.values())):
+        for key in group.keys if group.root is not None else ():
+            held = {name: next(m for m in card_of(parts[name]).modules if m.key == key) for name in group.clusters}
+            assert group.root is not None
+            root, settled = held[group.root], not card_of(parts[group.root]).lacks(held[group.root])
+            for name in set(held) - {group.root}:
+                assert card_of(parts[name]).lacks(held[name])
+                assert root.rounds >= held[name].rounds or settled
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.booleans(), st.sets(st.integers(1, 9))), min_size=1))
@@ -86,12 +122,33 @@ def test_every_module_is_averaged_over_its_holders_once_and_copied_to_those_behi
     assert len({(g.clusters, g.root) for g in found}) == len(found)
 
 
-def test_spans_lie_one_behind_the_other() -> None:
-    found = spans(card_of(part("a", False, 3, 7)))
-    assert found == {
+@pytest.mark.parametrize("lacking", [{"behind": True}, {"behind": False, "young": True}])
+def test_spans_lie_one_behind_the_other(lacking: dict[str, bool]) -> None:
+    card = card_of(part("a", lacking["behind"], 3, 7, young=lacking.get("young", False)))
+    assert spans(card) == {
         keys(3)[0]: (slice(0, 3), slice(10, 40)),
         keys(7)[0]: (slice(3, 10), slice(40, 110)),
     }
+    assert room(card) == 100
+
+
+def test_who_lacks_nothing_has_no_room_for_it() -> None:
+    card = card_of(part("a", False, 3, 7))
+    assert [kept for _, kept in spans(card).values()] == [slice(10, 10)] * 2
+    assert room(card) == 0
+
+
+@given(
+    st.booleans(),
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**31 - 1),
+    st.booleans(),
+)
+def test_a_card_says_all_that_it_is_given(behind: bool, elements: int, state: int, rounds: int, young: bool) -> None:
+    card = Card(behind, (Held(b"k" * 8, elements, state, rounds, young), Held(b"l" * 8, 1, 1)))
+    assert Card.decode(card.encode()) == card
+    assert len(Card(behind, card.modules * 21).encode()) + len(msgpack.encode({NAME: b""})) + 2 <= MAX_NOTE
 
 
 @pytest.mark.parametrize(
@@ -104,7 +161,7 @@ def test_spans_lie_one_behind_the_other() -> None:
         msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"a" * 8, 1, 1))).encode()}),
         msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"b" * 8, 1, 1))).encode()}),
         msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 0, 1),)).encode()}),
-        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 2**63),)).encode()}),
+        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 0),)).encode()}),
     ],
 )
 def test_a_note_that_makes_no_sense_holds_nothing(note: bytes) -> None:
