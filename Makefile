@@ -14,8 +14,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 TORCH_VERSION := 2.13.0
 TORCH ?=
 
-# Processes that share the tests; 0 is pytest alone, for a debugger. See tests/conftest.py.
-TEST_WORKERS ?= 2
+# Processes that share the tests, of which two in seven seconds go by in waits for timers; 0 is pytest alone, for a
+# debugger. See tests/conftest.py.
+TEST_WORKERS ?= 3
 
 # Some hundreds of processes are started by the tests: each would compile all of the source for itself.
 unexport PYTHONDONTWRITEBYTECODE

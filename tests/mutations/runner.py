@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import re
 import shutil
@@ -71,10 +72,18 @@ def misfit(root: Path, mutation: Mutation) -> str | None:
     if found != 1:
         return f"its text stands {found} times in {mutation.file}"
     try:
-        changed = ast.dump(ast.parse(text.replace(mutation.old, mutation.new))) != ast.dump(ast.parse(text))
+        changed = _parsed(text.replace(mutation.old, mutation.new)) != _meaning(text)
     except SyntaxError as error:
         return f"its code does not parse: {error}"
     return None if changed else "it changes nothing"
+
+
+def _parsed(text: str) -> str:
+    return ast.dump(ast.parse(text))
+
+
+_meaning = functools.lru_cache(maxsize=4)(_parsed)
+"""Of a source that many mutations in a row are about."""
 
 
 @dataclass(slots=True)
