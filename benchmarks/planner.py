@@ -23,6 +23,7 @@ from arguments import count, megabytes, output, seconds, whole
 
 from ictp2p.collectives.plan import Plan, validate
 from ictp2p.collectives.planning import topology
+from ictp2p.collectives.planning.packing import carried
 from ictp2p.collectives.planning.planner import plan
 from ictp2p.collectives.planning.schedules import ring
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Tree
@@ -33,7 +34,7 @@ from ictp2p.types import PeerId
 def fluid(network: Topology, shares: list[tuple[Tree, int]]) -> float:
     """Give the seconds that the most loaded resource needs for trees with so many elements each."""
     trees, elements = zip(*shares, strict=True)
-    load = network.loads(trees, WHOLE) @ np.array(elements) * 4.0
+    load = carried(network.loads(trees, WHOLE), np.array(elements)) * 4.0
     used = load > 0
     return float((load[used] / network.capacity[used]).max())
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from ictp2p.collectives.planning.bounds import linkage, merged, price_bound
 from ictp2p.collectives.planning.laying import STEEPNESS, Laid, Near, lay
-from ictp2p.collectives.planning.packing import WORK, Packing, filled
+from ictp2p.collectives.planning.packing import WORK, Packing, carried, filled
 from ictp2p.collectives.planning.schedules import star, tree
 from ictp2p.collectives.planning.schedules.arborescence import cheapest, cheapest_anywhere
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Cost, Matrix, Tree
@@ -177,7 +177,7 @@ class _Growth:
         for turn in range(_TURNS):
             if self.is_within(_RELAXED) or self._packing.exhausted:
                 break
-            full = self._topology.loads(list(self.trees), self._cost) @ self.rates * inverse
+            full = carried(self._topology.loads(list(self.trees), self._cost), self.rates) * inverse
             found, _ = _cheapest(self._topology, np.minimum(full, 1.0) ** STEEPNESS * inverse, turns[turn % len(turns)])
             fresh = [one for one in found if one not in self.trees][:_FRESH]
             if fresh:

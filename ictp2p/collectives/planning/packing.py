@@ -56,9 +56,18 @@ def pack(loads: Matrix, capacity: Matrix) -> Matrix:
 
 def filled(loads: Matrix, capacity: Matrix, parts: Matrix) -> Matrix:
     """Give the highest rates in proportion to `parts` that no resource is overloaded by."""
-    load = loads @ parts
+    load = carried(loads, parts)
     worst = float((load[load > 0] / capacity[load > 0]).max(initial=0.0))
     return parts / worst if worst > 0 else parts
+
+
+def carried(loads: Matrix, parts: Matrix) -> Matrix:
+    """Give what each resource carries of columns in these parts.
+
+    Not by BLAS, here and below: its threads spin for milliseconds after each product, on cores on which others train.
+    """
+    load: Matrix = np.einsum("rc,c->r", loads, parts)
+    return load
 
 
 class Packing:
