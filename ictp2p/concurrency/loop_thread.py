@@ -30,6 +30,7 @@ from ictp2p.concurrency import logs
 from ictp2p.concurrency.descriptors import spare_standard_streams
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Threads
+from ictp2p.concurrency.torch_threads import compute_alone
 from ictp2p.errors import LocalProtocolError, PeerClosed
 
 T = TypeVar("T")
@@ -207,6 +208,7 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        compute_alone()
         try:
             self._loop.run_forever()
         except BaseException:

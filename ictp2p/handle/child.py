@@ -186,7 +186,7 @@ class Child:
                 return self._receive(message)
 
     def _begin(self, message: to_peer.Begin) -> str:
-        torch.set_num_threads(message.threads)
+        torch.set_num_threads(1)  # the cores are the training's: see `concurrency.torch_threads`
         self.peer = AsyncPeer(message.config, open_store=open_store)
         self.peer.life = lambda: self._where
         self.peer.telemetry.subscribe(self._told)

@@ -91,7 +91,7 @@ class ProcessHandle:
             self.line.close()
             raise
         try:
-            self.id = PeerId(self._ask(to_peer.Begin(config, torch.get_num_threads()), str))
+            self.id = PeerId(self._ask(to_peer.Begin(config), str))
         except BaseException:
             self.close()
             raise

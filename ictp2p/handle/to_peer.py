@@ -19,8 +19,6 @@ class Begin(Words, tag=1, frozen=True, array_like=True):
     """The first message: make the peer. Answered by its id."""
 
     config: Config
-    threads: int
-    """That torch may use."""
 
 
 class Start(Words, tag=2, frozen=True, array_like=True):

@@ -13,6 +13,13 @@ MUTATIONS: Final = (
         ("torch_backend/test_fork.py::test_every_call_in_a_forked_process_is_refused_by_name",),
     ),
     Mutation(
+        "loop-with-a-team-of-torch",
+        "What the loop asks torch for is computed in its thread, and not by as many as there are cores.",
+        "        compute_alone()\n",
+        "",
+        ("concurrency/test_torch_threads.py::test_a_loop_computes_alone_and_nobody_else_does",),
+    ),
+    Mutation(
         "loop-ended-in-silence",
         "Who waits for a loop that was ended from within is told.",
         '            logs.exception(_log, "the loop of %s has ended", self._owner)\n            self._give_up()\n',
