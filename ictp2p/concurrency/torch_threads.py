@@ -4,7 +4,9 @@ Torch divides an operation on more than 32768 elements among threads, as many as
 otherwise, and each thread that asks has a team of its own. That is for whoever has the cores to itself. A loop that
 moves tensors for a training has not: what it asks of a chunk ends when the last of its team has been given a core, and
 those who are done spin until then, on cores on which others compute. With codecs that cost two peers on a host of two
-cores three times the time, and three times the CPU (docs/experiments.md, "Threads of torch in the peer's loop").
+cores three times the time, and three times the CPU; an outer step, of thousands of such operations, eighty times
+(docs/experiments.md, "Teams of torch"). So a loop computes alone, and what is large is shared among threads of which
+each does all that is to be done to its pieces, alone: they wait for each other once, in the end.
 
 OpenMP has that number for each thread. `torch.set_num_threads` sets the asking thread's, and also the one that
 threads begin with which have not used torch yet: that one is put back, by a thread that ends with it.
@@ -13,9 +15,14 @@ threads begin with which have not used torch yet: that one is put back, by a thr
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 
 def compute_alone() -> None:
@@ -38,3 +45,57 @@ def compute_alone() -> None:
         torch.set_num_threads(1)
         alone.set()
         restoring.join()
+
+
+def shared(act: Callable[[T], object], pieces: Iterable[T]) -> None:
+    """Do something to each piece, in as many threads as torch would take for one operation of this thread.
+
+    Args:
+        act: what; to several pieces at a time, in any order. Its first error ends all, and is raised here.
+        pieces: of memory that no two of them share.
+    """
+    left, errors = deque(pieces), list[BaseException]()
+
+    def help_out() -> None:
+        compute_alone()
+        try:
+            _each(act, left)
+        except BaseException as error:
+            errors.append(error)
+            left.clear()
+
+    helpers = _started(help_out, min(torch.get_num_threads(), len(left)))
+    try:
+        if not helpers:
+            _each(act, left)
+        for helper in helpers:
+            helper.join()
+    finally:
+        left.clear()  # whoever was interrupted may write to the same memory next
+        for helper in helpers:
+            helper.join()
+    for error in errors:
+        raise error
+
+
+def _each(act: Callable[[T], object], left: deque[T]) -> None:
+    while (piece := _next(left)) is not None:
+        act(piece)
+
+
+def _next(left: deque[T]) -> T | None:
+    try:
+        return left.popleft()
+    except IndexError:
+        return None
+
+
+def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """Start so many threads, or as many as can be had; none where one would be all."""
+    helpers = []
+    with suppress(RuntimeError):
+        for _ in range(count if count > 1 else 0):
+            helper = threading.Thread(target=work, name="ictp2p step", daemon=True)
+            helper.start()
+            helpers.append(helper)
+    return helpers

@@ -1,4 +1,4 @@
-"""Who computes alone when a loop does: nobody else."""
+"""Who computes alone when a loop does: nobody else. And who helps with what is shared."""
 
 from __future__ import annotations
 
@@ -38,12 +38,78 @@ def test_a_loop_computes_alone_and_nobody_else_does(team: int) -> None:
 
 
 def test_a_loop_runs_though_no_thread_is_left_to_put_anything_back(team: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with ThreadPoolExecutor(1) as pool:
         pool.submit(torch.get_num_threads).result()
         with monkeypatch.context() as patched:
-            patched.setattr(torch_threads.threading.Thread, "start", refused)
+            patched.setattr(threading.Thread, "start", refused)
             pool.submit(torch_threads.compute_alone).result()
         assert pool.submit(torch.get_num_threads).result() == later() == team
+
+
+def refused(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_what_is_shared_is_done_once_to_each_by_all_of_a_team_alone(team: int) -> None:
+    together, done, who = threading.Barrier(team, timeout=10.0), list[int](), set[int]()
+
+    def act(piece: int) -> None:
+        if piece < team:
+            together.wait()
+        assert torch.get_num_threads() == 1
+        done.append(piece)
+        who.add(threading.get_ident())
+
+    torch_threads.shared(act, range(50))
+    assert sorted(done) == [*range(50)]
+    assert len(who) == team
+    assert threading.get_ident() not in who
+    assert (torch.get_num_threads(), later()) == (team, team)
+
+
+def test_the_first_error_ends_what_is_shared(team: int) -> None:
+    done = list[int]()
+
+    def act(piece: int) -> None:
+        if piece == 5:
+            raise ZeroDivisionError("of the fifth")
+        done.append(piece)
+
+    with pytest.raises(ZeroDivisionError, match="of the fifth"):
+        torch_threads.shared(act, range(100_000))
+    assert len(done) < 100_000 - 1
+
+
+def test_where_no_thread_can_be_had_it_is_done_here(team: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = list[int]()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        torch_threads.shared(done.append, range(9))
+    assert done == [*range(9)]
+
+
+def test_nobody_works_on_for_who_was_interrupted(team: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stepped is written to again by whoever begins anew."""
+    begun, go_on, done = threading.Semaphore(0), threading.Event(), list[int]()
+
+    def act(piece: int) -> None:
+        begun.release()
+        assert go_on.wait(10.0)
+        done.append(piece)
+
+    join, waits = threading.Thread.join, list[str]()
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == "ictp2p step":
+            waits.append(thread.name)
+            if len(waits) == 1:
+                assert all(begun.acquire(timeout=10.0) for _ in range(team))
+                raise KeyboardInterrupt
+            go_on.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        torch_threads.shared(act, range(1000))
+    assert [thread for thread in threading.enumerate() if thread.name == "ictp2p step"] == []
+    assert len(done) == team

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
+from ictp2p.concurrency.torch_threads import shared
 from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
@@ -63,15 +65,19 @@ class Nesterov(Optimizer):
         self.phase = 1.0
         """How many phases of training the next gradients are of; see `_phases`."""
 
-    @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
         for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    for value, delta, *buffer in _pieces(param, param.grad, *self._buffers(param, group["momentum"])):
-                        move = self._move(delta, buffer, group["momentum"], group["nesterov"])
-                        value.sub_(move.mul(group["lr"]))
+            stepped = [param for param in group["params"] if param.grad is not None]
+            tensors = ((param, param.grad, *self._buffers(param, group["momentum"])) for param in stepped)
+            shared(partial(self._step, group), (piece for each in tensors for piece in _pieces(*each)))
+
+    @torch.no_grad()
+    def _step(self, group: Mapping[str, Any], piece: tuple[Tensor, ...]) -> None:
+        value, delta, *buffer = piece
+        move = self._move(delta, buffer, group["momentum"], group["nesterov"])
+        lasts = move is delta or any(move is each for each in buffer)
+        value.sub_(move.mul(group["lr"]) if lasts else move.mul_(group["lr"]))  # each new megabyte may be paged in
 
     def _buffers(self, param: Tensor, momentum: float) -> list[Tensor]:
         """The momentum of a parameter, if there is any."""

@@ -204,9 +204,11 @@ def test_the_state_is_kept_in_float32_unless_all_is_float64() -> None:
 
 @pytest.mark.parametrize("phase", [1.0, 2.5])
 def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPatch, phase: float) -> None:
-    stepped = []
-    for piece in (1_000, 7):
+    """Also where several threads have part in it."""
+    stepped, usual = [], torch.get_num_threads()
+    for piece, threads in ((1_000, 1), (7, 1), (7, 3)):
         monkeypatch.setattr("ictp2p.sync.optimizers.outer._PIECE", piece)
+        torch.set_num_threads(threads)
         generator = torch.Generator().manual_seed(1)
         param = torch.nn.Parameter(torch.randn(10, 10, generator=generator))
         outer = Nesterov([param])
@@ -215,7 +217,9 @@ def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPat
             param.grad = torch.randn(10, 10, generator=generator)
             outer.step()
         stepped.append(param.detach().clone())
-    assert torch.equal(*stepped)
+    torch.set_num_threads(usual)
+    assert torch.equal(stepped[0], stepped[1])
+    assert torch.equal(stepped[0], stepped[2])
 
 
 class InTheGradient(torch.optim.SGD):

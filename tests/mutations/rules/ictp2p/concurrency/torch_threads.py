@@ -15,8 +15,36 @@ MUTATIONS: Final = (
     Mutation(
         "no-loop-without-another-thread",
         "A loop runs also where no thread can be had to put back how many others compute with.",
-        "    with suppress(RuntimeError):\n",
-        "    if True:\n",
+        "    with suppress(RuntimeError):\n        restoring",
+        "    if True:\n        restoring",
         ("concurrency/test_torch_threads.py::test_a_loop_runs_though_no_thread_is_left_to_put_anything_back",),
+    ),
+    Mutation(
+        "no-step-without-another-thread",
+        "A step is taken also where no thread can be had to help with it.",
+        "    with suppress(RuntimeError):\n        for",
+        "    if True:\n        for",
+        ("concurrency/test_torch_threads.py::test_where_no_thread_can_be_had_it_is_done_here",),
+    ),
+    Mutation(
+        "a-team-for-each-of-a-team",
+        "Who helps with what is shared computes alone, or each of its operations waits for a team of its own.",
+        "        compute_alone()\n        try:",
+        "        try:",
+        ("concurrency/test_torch_threads.py::test_what_is_shared_is_done_once_to_each_by_all_of_a_team_alone",),
+    ),
+    Mutation(
+        "shared-and-failed-in-silence",
+        "What fails in a thread that helps is an error of whoever shared it.",
+        "    for error in errors:\n        raise error\n",
+        "",
+        ("concurrency/test_torch_threads.py::test_the_first_error_ends_what_is_shared",),
+    ),
+    Mutation(
+        "helpers-that-work-on",
+        "Nobody writes any more to what an interrupted step was about.",
+        "        for helper in helpers:\n            helper.join()\n    for error",
+        "    for error",
+        ("concurrency/test_torch_threads.py::test_nobody_works_on_for_who_was_interrupted",),
     ),
 )

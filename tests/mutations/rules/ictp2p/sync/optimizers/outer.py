@@ -13,6 +13,13 @@ MUTATIONS: Final = (
         ("sync/optimizers/test_outer.py::test_what_cannot_be_shared_is_refused",),
     ),
     Mutation(
+        "momentum-scaled-by-the-rate",
+        "What a step moves by is scaled where it lies only if nobody needs it any more.",
+        'move.mul(group["lr"]) if lasts else',
+        'move.mul(group["lr"]) if False else',
+        ("sync/optimizers/test_outer.py::test_nesterov_rounds_each_operation_once",),
+    ),
+    Mutation(
         "worked-in-the-gradient",
         "An outer optimizer that works in its gradient does not do so in the average, which followers step from too.",
         "delta if type(self._optimizer) in _READERS else delta.clone()",
