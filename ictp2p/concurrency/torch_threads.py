@@ -9,7 +9,8 @@ cores three times the time, and three times the CPU; an outer step, of thousands
 each does all that is to be done to its pieces, alone: they wait for each other once, in the end.
 
 OpenMP has that number for each thread. `torch.set_num_threads` sets the asking thread's, and also the one that
-threads begin with which have not used torch yet: that one is put back, by a thread that ends with it.
+threads begin with which have not used torch yet: that one is put back at once, by a thread that ends with it. Who uses
+torch for the first time in that instant computes alone as well.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import TypeVar
 import torch
 
 T = TypeVar("T")
+_MOST = 16
+"""Threads that share something: they have an interpreter lock and a memory in common, and the loop needs both."""
 
 
 def compute_alone() -> None:
@@ -54,7 +57,7 @@ def shared(act: Callable[[T], object], pieces: Iterable[T]) -> None:
         act: what; to several pieces at a time, in any order. Its first error ends all, and is raised here.
         pieces: of memory that no two of them share.
     """
-    left, errors = deque(pieces), list[BaseException]()
+    left, errors, helpers = deque(pieces), list[BaseException](), list[threading.Thread]()
 
     def help_out() -> None:
         compute_alone()
@@ -64,16 +67,17 @@ def shared(act: Callable[[T], object], pieces: Iterable[T]) -> None:
             errors.append(error)
             left.clear()
 
-    helpers = _started(help_out, min(torch.get_num_threads(), len(left)))
+    team = min(torch.get_num_threads(), len(left), _MOST)
     try:
-        if not helpers:
+        if team < 2 or not _start(helpers, help_out, team):
             _each(act, left)
         for helper in helpers:
             helper.join()
     finally:
-        left.clear()  # whoever was interrupted may write to the same memory next
+        left.clear()  # whoever was interrupted may write to the same memory next, and who has not begun finds nothing
         for helper in helpers:
-            helper.join()
+            with suppress(RuntimeError):
+                helper.join()
     for error in errors:
         raise error
 
@@ -90,12 +94,13 @@ def _next(left: deque[T]) -> T | None:
         return None
 
 
-def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
-    """Start so many threads, or as many as can be had; none where one would be all."""
-    helpers = []
-    with suppress(RuntimeError):
-        for _ in range(count if count > 1 else 0):
-            helper = threading.Thread(target=work, name="ictp2p step", daemon=True)
-            helper.start()
-            helpers.append(helper)
-    return helpers
+def _start(helpers: list[threading.Thread], work: Callable[[], None], count: int) -> bool:
+    """Start so many threads, or as many as can be had; whether any could. Each is among `helpers` before it begins."""
+    for _ in range(count):
+        helpers.append(threading.Thread(target=work, name="ictp2p step", daemon=True))
+        try:
+            helpers[-1].start()
+        except RuntimeError:
+            helpers.pop()
+            break
+    return bool(helpers)

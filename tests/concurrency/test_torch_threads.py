@@ -113,3 +113,35 @@ def test_nobody_works_on_for_who_was_interrupted(team: int, monkeypatch: pytest.
         torch_threads.shared(act, range(1000))
     assert [thread for thread in threading.enumerate() if thread.name == "ictp2p step"] == []
     assert len(done) == team
+
+
+def test_nor_for_who_is_interrupted_before_all_have_begun(team: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: those who had begun were known to nobody, and stepped on beside whoever began anew."""
+    begun, go_on, done = threading.Semaphore(0), threading.Event(), list[int]()
+
+    def act(piece: int) -> None:
+        begun.release()
+        assert go_on.wait(10.0)
+        done.append(piece)
+
+    start, join, steps = threading.Thread.start, threading.Thread.join, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "ictp2p step":
+            steps.append(thread)
+            if len(steps) == 2:
+                assert begun.acquire(timeout=10.0)
+                raise KeyboardInterrupt
+        start(thread)
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread in steps:
+            go_on.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    with pytest.raises(KeyboardInterrupt):
+        torch_threads.shared(act, range(1000))
+    assert not steps[0].is_alive()
+    assert done == [0]

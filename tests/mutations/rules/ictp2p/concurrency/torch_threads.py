@@ -22,8 +22,8 @@ MUTATIONS: Final = (
     Mutation(
         "no-step-without-another-thread",
         "A step is taken also where no thread can be had to help with it.",
-        "    with suppress(RuntimeError):\n        for",
-        "    if True:\n        for",
+        "        except RuntimeError:\n            helpers.pop()\n",
+        "        except ZeroDivisionError:\n            helpers.pop()\n",
         ("concurrency/test_torch_threads.py::test_where_no_thread_can_be_had_it_is_done_here",),
     ),
     Mutation(
@@ -43,8 +43,11 @@ MUTATIONS: Final = (
     Mutation(
         "helpers-that-work-on",
         "Nobody writes any more to what an interrupted step was about.",
-        "        for helper in helpers:\n            helper.join()\n    for error",
-        "    for error",
-        ("concurrency/test_torch_threads.py::test_nobody_works_on_for_who_was_interrupted",),
+        "            with suppress(RuntimeError):\n                helper.join()\n",
+        "            pass\n",
+        (
+            "concurrency/test_torch_threads.py::test_nobody_works_on_for_who_was_interrupted",
+            "concurrency/test_torch_threads.py::test_nor_for_who_is_interrupted_before_all_have_begun",
+        ),
     ),
 )
