@@ -270,7 +270,7 @@ def test_a_cluster_whose_late_training_is_dropped_comes_into_step_where_nobody_w
     with World(seed=3, profile="lan") as world:
         for name in "abcd":
             world.cluster(name, workers=1, program=program, at=10.5 * phase if name == "d" else 0.0)
-        world.run_for(16 * phase)
+        world.run_for(20 * phase)
         last = [commit.participants for commit in world.commits()][-4:]
     assert set(last) == {("a", "b", "c", "d")}
 
@@ -289,9 +289,9 @@ def test_clusters_that_never_wait_are_together_in_rounds_though_they_drift(
     with World(seed=3, profile="lan") as world:
         for name in slower:
             world.cluster(name, workers=1, program=program)
-        world.run_to(12 * phase)
+        world.run_to(20 * phase)
         before = world.now
-        world.run_for(12 * phase)
+        world.run_for(20 * phase)
         rounds = [commit.participants for commit in world.commits() if commit.at > before]
         assert rounds.count(tuple(slower)) >= 0.8 * len(rounds), rounds
         assert len(list(world.trace.of("state_fetched", since=before))) <= 4

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -203,9 +204,12 @@ def test_the_state_is_kept_in_float32_unless_all_is_float64() -> None:
 
 
 @pytest.mark.parametrize("phase", [1.0, 2.5])
-def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPatch, phase: float) -> None:
+def test_a_step_in_pieces_is_the_step_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, phase: float
+) -> None:
     """Also where several threads have part in it."""
-    stepped, usual = [], torch.get_num_threads()
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    stepped = []
     for piece, threads in ((1_000, 1), (7, 1), (7, 3)):
         monkeypatch.setattr("ictp2p.sync.optimizers.outer._PIECE", piece)
         torch.set_num_threads(threads)
@@ -217,7 +221,6 @@ def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPat
             param.grad = torch.randn(10, 10, generator=generator)
             outer.step()
         stepped.append(param.detach().clone())
-    torch.set_num_threads(usual)
     assert torch.equal(stepped[0], stepped[1])
     assert torch.equal(stepped[0], stepped[2])
 

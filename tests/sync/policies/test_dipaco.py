@@ -173,27 +173,37 @@ def test_one_path_for_all_is_diloco_to_the_bit(make_world: Any) -> None:
             np.testing.assert_array_equal(found[name][1][m], wanted[name][1][m])
 
 
-def test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains(make_world: Any) -> None:
-    """The newcomer has x, which a and b hold, z, which c holds, and w, which nobody does: that begins as it is."""
-    world = make_world(a=1, b=1, c=1)
-    data = {c: rows(n, 3 * EVERY, names) for n, (c, names) in enumerate(PATHS.items())}
-    data["d"] = rows(7, EVERY, "wxz")
-    there, come = threading.Barrier(3), threading.Event()
-    begun: dict[str, Array] = {}
+def there_before(
+    world: Any, data: Mapping[str, Mapping[str, Array]], steps: int, come: threading.Event
+) -> Callable[[str], Callable[[Any], Any]]:
+    """What three clusters do who all have trained so many steps before d may come, and train on."""
+    there = threading.Barrier(3)
 
     def old(cluster: str) -> Callable[[Any], Any]:
         def run(mesh: Any) -> Any:
             model = path(PATHS[cluster])
             inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
             with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
-                train(model, inner, data[cluster], range(EVERY))
+                train(model, inner, data[cluster], range(steps))
                 there.wait(DEADLINE)
                 world.clusters.setdefault("d", type(world.clusters["a"])(1))
                 come.set()
-                train(model, inner, data[cluster], range(EVERY, 3 * EVERY))
+                train(model, inner, data[cluster], range(steps, len(next(iter(data[cluster].values())))))
                 return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
 
         return run
+
+    return old
+
+
+def test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains(make_world: Any) -> None:
+    """The newcomer has x, which a and b hold, z, which c holds, and w, which nobody does: that begins as it is."""
+    world = make_world(a=1, b=1, c=1)
+    data = {c: rows(n, 3 * EVERY, names) for n, (c, names) in enumerate(PATHS.items())}
+    data["d"] = rows(7, EVERY, "wxz")
+    come = threading.Event()
+    old = there_before(world, data, EVERY, come)
+    begun: dict[str, Array] = {}
 
     def new(mesh: Any) -> Any:
         model = path("wxz", 50.0)
@@ -275,21 +285,8 @@ def test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows(mak
     data["d"] = rows(7, EVERY, "x")
     world.absent = {3: {"b"}}
     world.faults["a/0", "outer_round", 3] = killed
-    there, come = threading.Barrier(3), threading.Event()
-
-    def old(cluster: str) -> Callable[[Any], Any]:
-        def run(mesh: Any) -> Any:
-            model = path(PATHS[cluster])
-            inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
-            with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
-                train(model, inner, data[cluster], range(2 * EVERY))
-                there.wait(DEADLINE)
-                world.clusters.setdefault("d", type(world.clusters["a"])(1))
-                come.set()
-                train(model, inner, data[cluster], range(2 * EVERY, len(next(iter(data[cluster].values())))))
-                return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
-
-        return run
+    come = threading.Event()
+    old = there_before(world, data, 2 * EVERY, come)
 
     def new(mesh: Any) -> Any:
         model = path("x", 50.0)

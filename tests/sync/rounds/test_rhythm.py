@@ -54,7 +54,7 @@ def trained(
     return found
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.floats(0, PHASE), min_size=2, max_size=5))
 @example([0.0, 0.0, 0.0, 67.5])
 @example([0.0, 0.0, 45.0, 45.0])
