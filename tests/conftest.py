@@ -12,10 +12,10 @@ import uvloop
 from hypothesis import settings
 
 # How long an example takes says more about the machine than about the code. With CI set every run draws the same
-# examples, and fewer, so that a red one is the change's doing; new ones are for developers, who can look into
+# examples, and half as many, so that a red one is the change's doing; new ones are for developers, who can look into
 # what they find.
 CI = "CI" in os.environ
-settings.register_profile("ictp2p", deadline=None, derandomize=CI, max_examples=30 if CI else 100)
+settings.register_profile("ictp2p", deadline=None, derandomize=CI, max_examples=50 if CI else 100)
 settings.load_profile("ictp2p")
 
 # Threads of torch that wait for each other by spinning take a busy machine's cores from what they wait for.
