@@ -17,12 +17,15 @@ went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ictp2p.concurrency.elementwise import elementwise
+from ictp2p.concurrency.torch_threads import exactly
 from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync import options
@@ -208,20 +211,22 @@ class Weights:
         views = self._views(self.delta)
         if not weight:
             return empty(views)
-        for name, view in views.items():
-            view.copy_(self._tensors[name], non_blocking=True)
-        settle(self.tensors())
-        for name, view in views.items():
-            loaded = self.state.committed[name].to(self._tensors[name].dtype).to(self.dtype)
-            self._take_from(loaded, view, name)
+        self._subtract(views, self.state.committed)
         self._check_captured(views)
 
-    def _take_from(self, base: Tensor, view: Tensor, name: str) -> None:
-        """Replace a value by `base` minus it. A buffer may hold infinity (a mask does), which is no difference."""
-        same = base == view if name in self.buffers else None
-        torch.sub(base, view, out=view)
-        if same is not None:
-            view.masked_fill_(same, 0.0)
+    def _subtract(self, views: Mapping[str, Tensor], bases: Mapping[str, Tensor]) -> None:
+        """Have views on the host hold what the model has moved from `bases`, as it was loaded from them."""
+        afar = {name for name in views if self._tensors[name].device.type != "cpu"}
+        for name in afar:
+            views[name].copy_(self._tensors[name], non_blocking=True)
+        settle(self.tensors())
+        elementwise(
+            (self._difference(name), (view, bases[name], view if name in afar else self._tensors[name]))
+            for name, view in views.items()
+        )
+
+    def _difference(self, name: str) -> Callable[[Tensor, Tensor, Tensor], None]:
+        return partial(_subtract, self._tensors[name].dtype, name in self.buffers)
 
     def _check_captured(self, views: Mapping[str, Tensor]) -> None:
         if not math.isfinite(sum(view.sum().item() for view in views.values())):
@@ -246,7 +251,6 @@ class Weights:
             self._captured = carried["fragment"]
             self.delta.copy_(carried["delta"])
 
-    @torch.no_grad()
     def finish(self, parts: Sequence[Participant]) -> bytes:
         """Compute the next state from the average, beside the current one; give its digest.
 
@@ -255,6 +259,10 @@ class Weights:
         Args:
             parts: who takes part in the round.
         """
+        return exactly(partial(self._finish, parts))
+
+    @torch.no_grad()
+    def _finish(self, parts: Sequence[Participant]) -> bytes:
         self._contributions = max(1, sum(part.weight > LOOKS_ON for part in parts))
         tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
         return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
@@ -267,8 +275,7 @@ class Weights:
     @torch.no_grad()
     def load(self) -> None:
         """Train on from the agreed state, whatever was here before."""
-        for name, tensor in self._tensors.items():
-            tensor.copy_(self.state.committed[name])
+        elementwise((Tensor.copy_, (tensor, self.state.committed[name])) for name, tensor in self._tensors.items())
 
     def restore(self) -> None:
         """Train on from a checkpoint, which has just been made the agreed state."""
@@ -287,8 +294,8 @@ class Weights:
         for name, tensor in self._tensors.items():
             before, now = self.state.former[name], self.state.committed[name]
             if name not in landing and not torch.equal(before, now):
-                delta = tensor.to("cpu", self.dtype, copy=True)
-                self._take_from(before.to(tensor.dtype).to(self.dtype), delta, name)
+                delta = torch.empty_like(now)
+                self._difference(name)(delta, before, tensor)
                 tensor.copy_(torch.sub(now, delta, out=delta))
         self._land(landing)
 
@@ -311,12 +318,10 @@ class Weights:
     @torch.no_grad()
     def _land(self, names: Iterable[str]) -> None:
         """Mix what a round brought into the model."""
-        for name in names:
-            tensor, now = self._tensors[name], self.state.committed[name]
-            if self._mix and not (name in self.buffers and torch.equal(tensor.to("cpu", self.dtype), now)):
-                kept = tensor.to("cpu", self.dtype, copy=True).mul_(self._mix)
-                now = kept.add_(now.mul(1.0 - self._mix))
-            tensor.copy_(now)
+        elementwise(
+            (partial(_mix, self._mix, name in self.buffers), (self._tensors[name], self.state.committed[name]))
+            for name in names
+        )
 
     def _idle(self, parts: Sequence[Participant]) -> bool:
         return bool(parts) and all(part.weight <= LOOKS_ON for part in parts)
@@ -360,6 +365,28 @@ class Weights:
         names = self.fragments[self._captured]
         parts = torch.split(flat[: self.elements(self._captured)], [self._tensors[name].numel() for name in names])
         return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
+
+
+def _subtract(held: torch.dtype, masks: bool, view: Tensor, base: Tensor, value: Tensor) -> None:
+    """Have a view be `base`, as a model of type `held` was loaded from it, minus its value.
+
+    A buffer may hold infinity (a mask does), which is no difference.
+    """
+    view.copy_(value)
+    base = base.to(held).to(view.dtype)
+    same = base == view if masks else None
+    torch.sub(base, view, out=view)
+    if same is not None:
+        view.masked_fill_(same, 0.0)
+
+
+def _mix(part: float, masks: bool, value: Tensor, now: Tensor) -> None:
+    """Have a value keep so much of itself, and be what was agreed in the rest; infinity that is in both stays."""
+    if part:
+        ours = value.to("cpu", now.dtype, copy=True)
+        mixed = ours.mul(part).add_(now.mul(1.0 - part))
+        now = torch.where(ours == now, now, mixed) if masks else mixed
+    value.copy_(now)
 
 
 def empty(views: Mapping[str, Tensor]) -> None:

@@ -20,12 +20,16 @@ gets the same bits; the count is part of the global state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ictp2p.concurrency.elementwise import elementwise
+from ictp2p.concurrency.torch_threads import Job
 from ictp2p.sync import options
 
 
@@ -53,29 +57,26 @@ class DelayedNesterov(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
+        jobs = list[Job]()
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    move = self._move(param, param.grad, group["momentum"], group["every"])
-                    param.sub_(move.mul(group["lr"]))
+                    state = self._state_of(param)
+                    step = self._counted(state["count"], group)
+                    jobs.append((step, (param, param.grad, state["momentum_buffer"], state["held"])))
+        elementwise(jobs)
 
-    def _move(self, param: Tensor, delta: Tensor, momentum: float, every: int) -> Tensor:
-        state = self._state_of(param)
-        buffer: Tensor = state["momentum_buffer"]
-        held, count = state["held"], state["count"]
+    def _counted(self, count: Tensor, group: Mapping[str, Any]) -> _Step:
+        """Count the contributions of a step, and say what it does."""
+        lr, momentum, every = group["lr"], group["momentum"], group["every"]
         if self.contributions >= every and not count.item():
-            buffer.mul_(momentum).add_(delta)  # all at once: `every` contributions over `every`, without rounding
-            return buffer * momentum + delta
+            return _Step(lr, momentum, every, None, applies=True)
         contributions = min(self.contributions, every)
-        share = delta * contributions
-        held.add_(share)
         count.add_(contributions)
-        if count.item() < every:
-            return share / every
-        buffer.mul_(momentum).add_(held.div(every))
-        held.zero_()
-        count.zero_()
-        return buffer * momentum + share / every
+        applies = count.item() >= every
+        if applies:
+            count.zero_()
+        return _Step(lr, momentum, every, contributions, applies=applies)
 
     def _state_of(self, param: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[param]
@@ -84,3 +85,31 @@ class DelayedNesterov(Optimizer):
             state["held"] = torch.zeros_like(param)
             state["momentum_buffer"] = torch.zeros_like(param)
         return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a step does to the elements of a parameter."""
+
+    lr: float
+    momentum: float
+    every: int
+    contributions: int | None
+    """As how many its gradient counts; None: all that momentum waits for, at once."""
+    applies: bool
+    """Whether the momentum is updated and applied."""
+
+    def __call__(self, value: Tensor, delta: Tensor, buffer: Tensor, held: Tensor) -> None:
+        value.sub_(self._move(delta, buffer, held).mul_(self.lr))
+
+    def _move(self, delta: Tensor, buffer: Tensor, held: Tensor) -> Tensor:
+        if self.contributions is None:
+            buffer.mul_(self.momentum).add_(delta)  # `every` contributions over `every`, without rounding
+            return buffer.mul(self.momentum).add_(delta)
+        share = delta.mul(self.contributions)
+        held.add_(share)
+        if not self.applies:
+            return share.div_(self.every)
+        buffer.mul_(self.momentum).add_(held.div(self.every))
+        held.zero_()
+        return buffer.mul(self.momentum).add_(share.div_(self.every))

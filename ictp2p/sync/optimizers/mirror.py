@@ -14,17 +14,20 @@ pseudo-gradient, as for every outer optimizer; what the map changes is how it is
   favours sparse moves, p = 2 is Euclidean up to rounding.
 
 The map is chosen per parameter group, so one model can have both. `exp`, `log` and `pow` are not correctly rounded as
-additions are: machines of different kinds may differ in the last bit, and the round is then aborted rather than applied
-differently, as for every outer optimizer but `Nesterov`.
+additions are: processors of different kinds may differ in the last bit, and the round is then aborted rather than
+applied differently, as for every outer optimizer but `Nesterov`. How many cores there are makes no difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ictp2p.concurrency.torch_threads import each_alone
 from ictp2p.errors import ConfigError
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.outer import Nesterov
@@ -72,12 +75,11 @@ class MirrorDescent(Nesterov):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    buffers = self._buffers(param, group["momentum"])
-                    move = self._move(param.grad, buffers, group["momentum"], group["nesterov"])
-                    _apply(group["mirror"], group["p"], param, move.mul(group["lr"]))
+        each_alone((partial(self._step, group), tensors) for group, tensors in self._stepped())
+
+    def _step(self, group: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
+        move = self._move(delta, buffers, group["momentum"], group["nesterov"])
+        _apply(group["mirror"], group["p"], value, move.mul(group["lr"]))
 
 
 def _apply(mirror: str, p: float, param: Tensor, move: Tensor) -> None:

@@ -8,8 +8,9 @@ IEEE 754 fixes it. Its form is torch's (and DiLoCo's, Douillard et al. 2023, wit
     b <- mu b + delta;    theta <- theta - lr (delta + mu b),    with gain lr / (1 - mu)
 
 which is neither heavy-ball nor the form normalised by (1 - mu). A plain `torch.optim.SGD` is replaced by it. Any other
-torch optimizer may be given and is used as it is: on machines of one kind its bits agree, and where they do not the
-round is aborted rather than applied differently. Its settings are those that it was given with (`outer_schedule`).
+torch optimizer may be given and is used as it is, by one thread alone: on processors of one kind its bits agree,
+however many cores there are, and where they do not the round is aborted rather than applied differently. Its settings
+are those that it was given with (`outer_schedule`).
 
 The optimizer's state is part of the global state: a newcomer without the momentum would diverge at its first outer
 step. Its tensors are therefore allocated before the first step, as zeros; `Outer` refuses an optimizer for which that
@@ -19,7 +20,7 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from ictp2p.concurrency.torch_threads import shared
+from ictp2p.concurrency.elementwise import elementwise
+from ictp2p.concurrency.torch_threads import each_alone
 from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
@@ -36,9 +38,6 @@ from ictp2p.sync.optimizers.outer_schedule import OuterSchedule, Schedule, Setti
 from ictp2p.sync.state.global_state import entry
 from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import Entry
-
-_PIECE = 256 * 1024
-"""Most elements that are stepped at a time; they and what is computed from them fit into a processor's cache."""
 
 OuterFactory = Callable[[list[torch.nn.Parameter]], Optimizer]
 """Makes an outer optimizer for the parameters that it is given."""
@@ -67,16 +66,18 @@ class Nesterov(Optimizer):
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
-        for group in self.param_groups:
-            stepped = [param for param in group["params"] if param.grad is not None]
-            tensors = ((param, param.grad, *self._buffers(param, group["momentum"])) for param in stepped)
-            shared(partial(self._step, group), (piece for each in tensors for piece in _pieces(*each)))
+        elementwise((partial(self._step, group), tensors) for group, tensors in self._stepped())
 
-    @torch.no_grad()
-    def _step(self, group: Mapping[str, Any], piece: tuple[Tensor, ...]) -> None:
-        value, delta, *buffer = piece
-        move = self._move(delta, buffer, group["momentum"], group["nesterov"])
-        lasts = move is delta or any(move is each for each in buffer)
+    def _stepped(self) -> Iterable[tuple[Mapping[str, Any], tuple[Tensor, ...]]]:
+        """Each parameter that has a gradient, that, and its momentum if there is any, with the group that it is in."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    yield group, (param, param.grad, *self._buffers(param, group["momentum"]))
+
+    def _step(self, group: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
+        move = self._move(delta, buffers, group["momentum"], group["nesterov"])
+        lasts = move is delta or any(move is each for each in buffers)
         value.sub_(move.mul(group["lr"]) if lasts else move.mul_(group["lr"]))  # each new megabyte may be paged in
 
     def _buffers(self, param: Tensor, momentum: float) -> list[Tensor]:
@@ -96,13 +97,6 @@ class Nesterov(Optimizer):
             return _phases(buffer, delta, momentum, nesterov, self.phase)
         buffer.mul_(momentum).add_(delta)
         return buffer.mul(momentum).add_(delta) if nesterov else buffer
-
-
-def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors of one shape into the same pieces, so that what is computed between them takes up little memory."""
-    if not all(tensor.is_contiguous() for tensor in tensors):
-        return iter([tensors])
-    return zip(*(torch.split(tensor.detach().view(-1), _PIECE) for tensor in tensors), strict=True)
 
 
 def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phases: float) -> Tensor:
@@ -147,6 +141,8 @@ def _check_step(optimizer: Optimizer) -> None:
 
 _READERS = (Nesterov, DelayedNesterov)
 """Optimizers that leave a gradient as it is."""
+_OURS = (Nesterov, DelayedNesterov)
+"""Those, and what is made of them, whose bits do not depend on the threads that torch has."""
 
 
 class Outer:
@@ -246,7 +242,10 @@ class Outer:
             for group, rate in zip(groups, self._settings.rates, strict=True):
                 if rate is not None:
                     group["lr"] = rate * factor
-            self._optimizer.step()
+            if isinstance(self._optimizer, _OURS):
+                self._optimizer.step()
+            else:
+                each_alone([(self._optimizer.step, ())])
         finally:
             for group, rate in zip(groups, held, strict=True):
                 if rate is not None:

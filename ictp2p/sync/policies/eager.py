@@ -131,10 +131,7 @@ class EagerWeights(Weights):
             NotFinite: as for `Weights`.
         """
         moved = self._views(self.average)  # of use to nobody between a landing and the next round
-        for name, view in moved.items():
-            base = self._start[name] if name in self.trained else self.state.committed[name]
-            view.copy_(self._tensors[name])
-            self._take_from(base.to(self._tensors[name].dtype).to(self.dtype), view, name)
+        self._subtract(moved, {n: (self._start if n in self.trained else self.state.committed)[n] for n in moved})
         if not weight:
             empty(moved)
         self._check_captured(moved)  # before it is added to what has still to be brought

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
+from ictp2p.concurrency.elementwise import elementwise
 from ictp2p.sync.state.manifest import CHUNK, Entry, digest_of, extent, offsets
 from ictp2p.sync.state.pages import Pages
 
@@ -85,8 +86,8 @@ class Halves:
     def copy(self, chunks: Collection[int]) -> None:
         """Bring chunks from the first half to the second."""
         theirs, ours = self._halves
-        for start, stop in _runs(chunks):
-            ours.bytes[start * CHUNK : stop * CHUNK].copy_(theirs.bytes[start * CHUNK : stop * CHUNK])
+        runs = [slice(start * CHUNK, stop * CHUNK) for start, stop in _runs(chunks)]
+        elementwise((Tensor.copy_, (ours.bytes[run], theirs.bytes[run])) for run in runs)
 
     def digests(self, chunks: Iterable[int]) -> dict[int, bytes]:
         """Those of chunks of the second half."""
@@ -103,11 +104,14 @@ class Halves:
             self._halves.reverse()
             self._tensors.reverse()
             return
-        for index in self.touched:
-            one, other = (half.bytes[index * CHUNK : (index + 1) * CHUNK] for half in self._halves)
-            before = one.clone()
-            one.copy_(other)
-            other.copy_(before)
+        runs = [slice(start * CHUNK, stop * CHUNK) for start, stop in _runs(self.touched)]
+        elementwise((_swap, [half.bytes[run] for half in self._halves]) for run in runs)
+
+
+def _swap(one: Tensor, other: Tensor) -> None:
+    before = one.clone()
+    one.copy_(other)
+    other.copy_(before)
 
 
 def _views(entries: Sequence[Entry], held: Tensor) -> dict[str, Tensor]:

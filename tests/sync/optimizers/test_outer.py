@@ -204,15 +204,13 @@ def test_the_state_is_kept_in_float32_unless_all_is_float64() -> None:
 
 
 @pytest.mark.parametrize("phase", [1.0, 2.5])
-def test_a_step_in_pieces_is_the_step_of_the_whole(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, phase: float
-) -> None:
+def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPatch, phase: float) -> None:
     """Also where several threads have part in it."""
-    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     stepped = []
-    for piece, threads in ((1_000, 1), (7, 1), (7, 3)):
-        monkeypatch.setattr("ictp2p.sync.optimizers.outer._PIECE", piece)
-        torch.set_num_threads(threads)
+    for piece, cores in ((4_000, 1), (28, 1), (28, 3)):
+        monkeypatch.setattr("ictp2p.concurrency.elementwise._PIECE", piece)
+        monkeypatch.setattr("ictp2p.concurrency.elementwise._THREAD", piece)
+        monkeypatch.setattr("ictp2p.concurrency.torch_threads._cores", lambda cores=cores: cores)
         generator = torch.Generator().manual_seed(1)
         param = torch.nn.Parameter(torch.randn(10, 10, generator=generator))
         outer = Nesterov([param])
@@ -223,6 +221,33 @@ def test_a_step_in_pieces_is_the_step_of_the_whole(
         stepped.append(param.detach().clone())
     assert torch.equal(stepped[0], stepped[1])
     assert torch.equal(stepped[0], stepped[2])
+
+
+class Normalized(torch.optim.SGD):
+    """Moves by a part of the gradient's norm, and by powers of it: neither is rounded as IEEE 754 has it."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for param in self.param_groups[0]["params"]:
+            param.grad.copy_(param.grad.abs().pow(1.3).div(param.grad.abs().pow(1.5).sum()))
+        super().step()
+
+
+@pytest.mark.parametrize("made", [lambda p: Normalized(p, lr=0.5), lambda p: MirrorDescent(p, mirror="p-norm")])
+def test_the_bits_do_not_depend_on_the_threads_that_torch_has(made: Any, request: pytest.FixtureRequest) -> None:
+    """Regression: hosts that differed in nothing but their cores could not agree on a round."""
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    generator = torch.Generator().manual_seed(1)
+    value, delta = (torch.randn(300_001, generator=generator) for _ in range(2))
+    stepped = []
+    for threads in (1, 2, 3, 5):
+        torch.set_num_threads(threads)
+        parameters = {"w": torch.nn.Parameter(value.clone())}
+        outer = Outer(made([*parameters.values()]), parameters)
+        state = state_of(outer, parameters)
+        state.tentative["w"].copy_(value)
+        outer.step(state.tentative, {"w": delta})
+        stepped.append(state.tentative["w"].clone())
+    assert all(torch.equal(stepped[0], each) for each in stepped)
 
 
 class InTheGradient(torch.optim.SGD):

@@ -36,7 +36,7 @@ MUTATIONS: Final = (
     Mutation(
         "infinity-minus-itself",
         "A buffer that holds infinity and is as it was brings no difference.",
-        "same = base == view if name in self.buffers else None",
+        "same = base == view if masks else None",
         "same = None",
         ("sync/state/test_hostile_models.py::test_a_cluster_that_missed_a_round_keeps_what_is_infinite",),
     ),
@@ -46,5 +46,12 @@ MUTATIONS: Final = (
         "self._contributions, self.rounds)",
         "self._contributions, self.state.version - 1)",
         ("sync/optimizers/test_outer_schedule.py::test_it_goes_on_from_a_checkpoint_where_versions_begin_anew",),
+    ),
+    Mutation(
+        "zero-for-whoever-flushes",
+        "The next state is computed with subnormal numbers, in a program that takes them for zero as well.",
+        "return exactly(partial(self._finish, parts))",
+        "return self._finish(parts)",
+        ("sync/model/test_weights.py::test_numbers_next_to_zero_count_whatever_a_program_takes_them_for",),
     ),
 )

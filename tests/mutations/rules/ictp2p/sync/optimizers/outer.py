@@ -42,4 +42,11 @@ MUTATIONS: Final = (
         "return tuple(lines)",
         ("sync/optimizers/test_outer_schedule.py::test_workers_with_other_schedules_do_not_fit_each_other",),
     ),
+    Mutation(
+        "as-many-bits-as-cores",
+        "An outer optimizer steps to the same bits however many threads torch takes on a host.",
+        "if isinstance(self._optimizer, _OURS):",
+        "if True:",
+        ("sync/optimizers/test_outer.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
+    ),
 )

@@ -25,8 +25,8 @@ MUTATIONS: Final = (
     Mutation(
         "statistics-from-an-estimate",
         "Running statistics are the means of the clusters' own, not steps from an estimate that they have forgotten.",
-        "base = self._start[name] if name in self.trained else self.state.committed[name]",
-        "base = self._start[name]",
+        "(self._start if n in self.trained else self.state.committed)[n]",
+        "self._start[n]",
         ("sync/policies/test_eager.py::test_the_agreed_running_statistics_are_the_means_of_the_clusters_own",),
     ),
     Mutation(

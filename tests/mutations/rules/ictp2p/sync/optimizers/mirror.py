@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/sync/optimizers/mirror.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "a-norm-of-as-many-parts-as-threads",
+        "A step through a mirror map has the same bits however many threads torch takes on a host.",
+        "each_alone((partial(self._step, group), tensors) for group, tensors in self._stepped())",
+        "[self._step(group, *tensors) for group, tensors in self._stepped()]",
+        ("sync/optimizers/test_outer.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
+    ),
+)
