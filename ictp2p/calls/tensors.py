@@ -116,14 +116,14 @@ class Bundle:
         return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
 
 
+@torch.no_grad()
 def overwrite(tensor: Tensor, content: Tensor) -> None:
     """Copy into a tensor of the caller, from a thread that need not be in the mode that the caller is in.
 
-    What was made under `torch.inference_mode` may be written to in that mode alone. The mode is of a thread, and to
-    leave it turns the recording of gradients on.
+    What was made under `torch.inference_mode` may be written to in that mode alone, which is of a thread. A view of it
+    that is detached may be written to in every mode.
     """
-    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-        tensor.detach().copy_(content)
+    tensor.detach().copy_(content)
 
 
 def unusable(tensor: Tensor, written: bool) -> str:

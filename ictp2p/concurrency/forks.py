@@ -14,7 +14,6 @@ So both stand under a lock that a fork takes first (`undivided`).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
@@ -33,7 +32,6 @@ class Closable(Protocol):
 
 
 _HOLDERS: weakref.WeakSet[Closable] = weakref.WeakSet()
-_CONNECTIONS: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
 _SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 _LOCK = threading.RLock()  # reentrant: a signal handler may fork while its thread holds it
 
@@ -43,13 +41,8 @@ def held_alone(holder: Closable) -> None:
     _HOLDERS.add(holder)
 
 
-def connected_alone(transport: asyncio.BaseTransport) -> None:
-    """Have the socket of a transport closed in every fork of this process, for as long as it is open."""
-    _CONNECTIONS.add(transport)
-
-
 def made_alone(make: Callable[[], socket.socket]) -> socket.socket:
-    """Make a socket that is closed in every fork from its first moment on, before it is any transport's."""
+    """Make a socket that is closed in every fork, from its first moment on and as long as it is open."""
     with _LOCK:
         sock = make()
         _SOCKETS.add(sock)
@@ -68,10 +61,6 @@ def _let_go() -> None:
         with contextlib.suppress(OSError):
             holder.close()
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for transport in tuple(_CONNECTIONS):
-        endpoint = None if transport.is_closing() else transport.get_extra_info("socket")
-        if endpoint is not None and endpoint.fileno() >= 0:
-            os.dup2(nothing, endpoint.fileno(), inheritable=False)
     for sock in tuple(_SOCKETS):
         if sock.fileno() >= 0:
             os.dup2(nothing, sock.fileno(), inheritable=False)

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ictp2p.concurrency import tasks
-from ictp2p.concurrency.forks import connected_alone, held_alone, made_alone
+from ictp2p.concurrency.forks import held_alone, made_alone
 from ictp2p.edge.happy_eyeballs import look_up, reach
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.types import Address, shown_address
@@ -156,7 +156,6 @@ class TcpNetwork:
         except OSError as error:
             transport.abort()
             raise translate(error, f"cannot connect to {address}") from error
-        connected_alone(transport)
         return transport, protocol
 
     def shrink(self, host: str) -> None:
@@ -231,8 +230,7 @@ class _TcpListener:
             self._tell_stuck(f"cannot accept connections at {self.address}: {_words(error)}")
 
     async def _arrive(self, sock: socket.socket) -> None:
-        transport, _ = await self._loop.connect_accepted_socket(self._factory, sock)
-        connected_alone(transport)
+        await self._loop.connect_accepted_socket(self._factory, sock)
 
     def _arrived(self, task: asyncio.Task[None], sock: socket.socket) -> None:
         self._arriving.discard(task)

@@ -185,14 +185,16 @@ def test_contributions_stop_at_the_window_until_results_come() -> None:
     assert machine.next_send(1) == Piece(True, 1, windows.MAX_WINDOW)
 
 
-def test_shares_advance_in_proportion_to_their_length() -> None:
+@pytest.mark.parametrize("reduce", [True, False])
+def test_shares_advance_in_proportion_to_their_length(reduce: bool) -> None:
     """All of them end at one time, as was planned: else links that only the long ones use lie idle at first."""
     lengths = (3, 12, 30)
     shares, start = [], 0
     for length in lengths:
-        shares.append(Share(start, start + length, 1, (1, -1), (1, -1)))
+        shares.append(Share(start, start + length, *((1, (1, -1), (1, -1)) if reduce else (0, (-1, 0), (-1, 0)))))
         start += length
-    machine = Exchange(Plan("random", ("0" * 32, "1" * 32), tuple(shares), 1, 0.0, 0.0), 0, PARTIAL_BYTES)
+    plan = Plan("random", ("0" * 32, "1" * 32), tuple(shares), 1, 0.0, 0.0)
+    machine = Exchange(plan, 0, PARTIAL_BYTES, reduce=reduce)
     machine.begun(1)
     gone = [0, 0, 0]
     while (piece := machine.next_send(1)) is not None:

@@ -22,8 +22,8 @@ MUTATIONS: Final = (
     Mutation(
         "mode-of-the-calling-thread",
         "Results are written into tensors of inference_mode by whichever thread, and into others as ever.",
-        "torch.inference_mode(tensor.is_inference()), torch.no_grad()",
-        "torch.no_grad()",
+        "    tensor.detach().copy_(content)\n",
+        "    tensor.copy_(content)\n",
         ("test_collective_calls.py::test_results_arrive_in_the_callers_tensors_whichever_mode_the_caller_is_in",),
     ),
 )

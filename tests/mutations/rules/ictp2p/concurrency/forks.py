@@ -6,17 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
-        "forked-while-dialing",
-        "A fork keeps no connection, nor one that is still being made.",
-        "    for sock in tuple(_SOCKETS):\n",
-        "    for sock in ():\n",
-        ("edge/test_network.py::test_nor_does_a_fork_keep_a_connection_that_is_still_being_made",),
-    ),
-    Mutation(
         "death-hidden-by-forks",
         "A process that is killed is known at once, though forks of it, such as a loader's workers, live on.",
-        "            os.dup2(nothing, endpoint.fileno(), inheritable=False)\n",
+        "            os.dup2(nothing, sock.fileno(), inheritable=False)\n",
         "            pass\n",
-        ("edge/test_network.py::test_a_connection_ends_with_its_process_although_a_fork_lives_on",),
+        (
+            "edge/test_network.py::test_nor_does_a_fork_keep_a_connection_that_is_still_being_made",
+            "edge/test_network.py::test_a_connection_ends_with_its_process_although_a_fork_lives_on",
+        ),
     ),
 )

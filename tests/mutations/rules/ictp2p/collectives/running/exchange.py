@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         "Who was held back is told when the others have caught up.",
         "        if not (self._held and self._caught_up):\n",
         "        if self._held or not self._caught_up:\n",
-        ("collectives/running/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",),
+        ("collectives/running/test_exchange.py::test_who_is_ahead_waits_until_all_have_caught_up_and_is_told",),
     ),
     Mutation(
         "short-link-holds-back",
