@@ -148,7 +148,7 @@ class ProcessHandle:
 
     def close(self) -> None:
         """End the process."""
-        self.line.close()  # first: the memory is given back with words, and a process that is stopped reads none
+        self.line.close()  # first: that the memory is given back need be said to nobody then
         self._arena.close()
         self._questions.close()
 

@@ -134,10 +134,17 @@ def test_who_was_busy_while_a_handshake_was_finished_takes_it(run: Run, monkeypa
     """Regression: asyncio's loop had read one of its two halves by then, and reset what the other end used already."""
     monkeypatch.setattr(reaching, "_SOON", 0.05)
     names, ports, dials, shrunk = tuple(PeerId(f"{n:032x}") for n in range(2)), dict[PeerId, int](), [], list[str]()
-    up, over = threading.Event(), threading.Event()
+    up, busy, over = threading.Event(), threading.Event(), threading.Event()
 
     async def answer() -> None:
         bulk, server = await listen(names[1], ports, True, False)
+        accept = bulk.accept
+
+        def when_busy(transport: asyncio.Transport) -> None:
+            assert busy.wait(10)
+            accept(transport)
+
+        bulk.accept = when_busy  # type: ignore[method-assign]
         up.set()
         await asyncio.to_thread(over.wait)
         await bulk.close()
@@ -148,14 +155,18 @@ def test_who_was_busy_while_a_handshake_was_finished_takes_it(run: Run, monkeypa
         bulk, server = await listen(names[0], ports, True, False)
         dial = bulk._pool._reaching._dial
 
-        async def busy(peer: PeerId, timeout: float) -> asyncio.Transport:
+        def work() -> None:
+            busy.set()
+            time.sleep(0.3)
+
+        async def dialed(peer: PeerId, timeout: float) -> asyncio.Transport:
             dials.append(peer)
             transport = await dial(peer, timeout)
             loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, time.sleep, 0.3)
+            loop.call_soon(loop.call_soon, work)  # once we have said hello
             return transport
 
-        bulk._pool._reaching._dial = busy
+        bulk._pool._reaching._dial = dialed
         bulk._pool._reaching._shrink = shrunk.append
         await bulk.connection(names[1], 5)
         await bulk.close()

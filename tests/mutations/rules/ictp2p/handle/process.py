@@ -40,11 +40,4 @@ MUTATIONS: Final = (
         "        for round_ in self._rounds.values():",
         ("handle/test_isolation.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
     ),
-    Mutation(
-        "last-words-to-a-stopped-process",
-        "Who closes a peer's process does not wait for room to say something to it.",
-        "        self.line.close()  # first",
-        "        self._arena.close()\n        self.line.close()  # first",
-        ("handle/test_isolation.py::test_who_closes_has_nothing_to_say_to_a_process_that_is_stopped",),
-    ),
 )
