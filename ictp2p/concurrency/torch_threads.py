@@ -90,7 +90,7 @@ def each_alone(jobs: Iterable[Job], most: int = _MOST) -> None:
 
     team = min(_cores(), len(left), most, _MOST)
     try:
-        suits = team < 2 and torch.get_num_threads() == 1 and not _flushes()
+        suits = team < 2 and torch.get_num_threads() == 1 and not flushes()
         if suits or not _start(helpers, help_out, team):
             _each(left)
         for helper in helpers:
@@ -106,14 +106,15 @@ def each_alone(jobs: Iterable[Job], most: int = _MOST) -> None:
 
 def exactly(act: Callable[[], T]) -> T:
     """Do something with subnormal numbers: in this thread, unless it takes them for zero."""
-    if not _flushes():
+    if not flushes():
         return act()
     results = list[T]()
     each_alone([(lambda: results.append(act()), ())])
     return results[0]
 
 
-def _flushes() -> bool:
+def flushes() -> bool:
+    """Whether this thread takes subnormal numbers for zero."""
     return not _SUBNORMAL * _ONE
 
 

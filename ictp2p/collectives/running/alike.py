@@ -21,15 +21,13 @@ import torch
 
 from ictp2p.collectives.running.flat import NATIVE, Flat
 from ictp2p.collectives.running.sums import TORCH, Weights
-
-_ONE = np.float32(1.0)
-_SUBNORMAL = np.float32(1e-40)
+from ictp2p.concurrency.torch_threads import flushes
 
 
 def add_up(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
     """Leave in `target` what the parts of all come to, each as `target.views` has it."""
     add = _add_widened if target.widened else _add_native
-    if _SUBNORMAL * _ONE:
+    if not flushes():
         add(bodies, target, weights)
         return
     torch.set_flush_denormal(False)

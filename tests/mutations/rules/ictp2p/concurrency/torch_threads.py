@@ -67,7 +67,7 @@ MUTATIONS: Final = (
     Mutation(
         "alone-only-among-several",
         "What must be equal everywhere is computed by one thread alone also where no second one has part in it.",
-        "suits = team < 2 and torch.get_num_threads() == 1 and not _flushes()",
+        "suits = team < 2 and torch.get_num_threads() == 1 and not flushes()",
         "suits = team < 2",
         ("concurrency/test_torch_threads.py::test_one_thread_computes_alone_as_well",),
     ),
