@@ -629,10 +629,11 @@ def test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing(
         stopped.wait(SECONDS)
         if rank == 0:
             group.shutdown()
+        closed = [each.transport.is_closing() for each in open_]  # before the other one ends, and they with it
         over.wait(SECONDS)
         if rank == 0:
             socket.create_server(("127.0.0.1", port)).close()  # nobody listens there
-        return [each.transport.is_closing() for each in open_] if rank == 0 else []
+        return closed
 
     stopped, over = threading.Barrier(2), threading.Barrier(2)
     assert together(2, act)[0] == [True]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
@@ -25,14 +27,21 @@ def test_a_wait_is_over_when_the_future_is_done_and_has_called_back(
     monkeypatch.setattr(work_module, "beside", late.append)
     work, called = GroupWork("all_reduce", [torch.ones(2)]), list[bool]()
     future = work.get_future()
-    after = future.then(lambda done: called.append(work.is_completed()) or done.value()[0] + 1)
+
+    def then(done: Any) -> Any:
+        with ThreadPoolExecutor(1) as elsewhere:
+            called.extend([work.is_completed(), elsewhere.submit(work.is_completed).result(10.0)])
+        return done.value()[0] + 1
+
+    after = future.then(then)
     work.finish(error)
     with pytest.raises(dist.DistBackendError, match=r"still under way after 0\.001 s"):
         work.wait(MOMENT)
     assert (work.is_completed(), work.is_success(), work.exception(), called) == (False, False, None, [])
     (call_back,) = late
     call_back()
-    assert (work.is_completed(), work.is_success(), work.exception(), called) == (True, error is None, error, [True])
+    ended = (work.is_completed(), work.is_success(), work.exception())
+    assert (*ended, called) == (True, error is None, error, [True, False]), "in a callback, and beside it"
     assert future.done()
     if error is None:
         assert work.wait(MOMENT)
