@@ -45,6 +45,7 @@ class Twin:
         """Whether it refuses them the first time only."""
         self.coming: Callable[[], object] = lambda: None
         """Called when a member comes to its meeting."""
+        self.before_refusing: Callable[[], object] = lambda: None
         self.given = datetime.timedelta()
         """The deadline that the last one had."""
 
@@ -52,6 +53,7 @@ class Twin:
         if rank in self.refusing:
             if self.once:
                 self.refusing.clear()
+            self.before_refusing()
             raise RuntimeError(f"rank {rank} has no such network device\nand a long trace")
         options = c10d.ProcessGroupGloo._Options()
         options._devices = [c10d.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
@@ -132,7 +134,9 @@ def test_the_library_carries_the_sums_and_the_group_ends_cleanly(twin: Twin, ser
 
 
 def test_a_member_that_it_does_not_come_up_for_refuses_it_by_name(twin: Twin, server: RendezvousServer) -> None:
-    twin.refusing = {1}
+    came = threading.Semaphore(0)
+    twin.refusing, twin.coming = {1}, came.release
+    twin.before_refusing = lambda: [came.acquire(timeout=10.0) for _ in range(2)]  # else they may still meet over Gloo
     errors = opened(members(server, 3))
     assert type(errors[1]) is LibraryRefused
     assert "ictp2ptwin failed: rank 1 has no such network device" in str(errors[1])
