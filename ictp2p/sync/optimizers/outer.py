@@ -139,10 +139,11 @@ def _check_step(optimizer: Optimizer) -> None:
         raise ConfigError(f"outer {type(optimizer).__name__} calls a closure in its step, and a round has none")
 
 
-_READERS = (Nesterov, DelayedNesterov)
-"""Optimizers that leave a gradient as it is."""
-_OURS = (Nesterov, DelayedNesterov)
-"""Those, and what is made of them, whose bits do not depend on the threads that torch has."""
+_EXACT = (Nesterov, DelayedNesterov)
+"""Optimizers that leave a gradient as it is, and whose bits do not depend on the threads that torch has.
+
+What is derived from them may do neither.
+"""
 
 
 class Outer:
@@ -242,7 +243,7 @@ class Outer:
             for group, rate in zip(groups, self._settings.rates, strict=True):
                 if rate is not None:
                     group["lr"] = rate * factor
-            if isinstance(self._optimizer, _OURS):
+            if type(self._optimizer) in _EXACT:
                 self._optimizer.step()
             else:
                 each_alone([(self._optimizer.step, ())])
@@ -254,7 +255,7 @@ class Outer:
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)
         # Of any other optimizer nobody knows whether it works in the gradient, as some of torch's do over many tensors.
-        param.grad = delta if type(self._optimizer) in _READERS else delta.clone()
+        param.grad = delta if type(self._optimizer) in _EXACT else delta.clone()
         state = {key: tensors[kept.name] for key, kept in self._state[name].items()}
         if state:
             self._optimizer.state[param] = state

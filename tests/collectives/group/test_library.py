@@ -46,6 +46,7 @@ class Twin:
         self.coming: Callable[[], object] = lambda: None
         """Called when a member comes to its meeting."""
         self.before_refusing: Callable[[], object] = lambda: None
+        """Called when one comes that it refuses."""
         self.given = datetime.timedelta()
         """The deadline that the last one had."""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,15 @@ def test_the_outer_step_runs_in_the_global_state() -> None:
 def test_what_makes_no_sense_is_refused(param: torch.Tensor, settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         MirrorDescent([torch.nn.Parameter(param)], **settings)
+
+
+def test_the_bits_do_not_depend_on_the_threads_that_torch_has(request: pytest.FixtureRequest) -> None:
+    """Nor where nobody else sees to it."""
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    value, *moves = np.random.default_rng(1).normal(size=(9, 300_001)).astype(np.float32)
+    stepped = []
+    for threads in (1, 2, 3, 5):
+        torch.set_num_threads(threads)
+        param = torch.nn.Parameter(torch.from_numpy(value.copy()))
+        stepped.append(walk(MirrorDescent([param], mirror="p-norm"), param, np.stack(moves)))
+    assert all(torch.equal(stepped[0], each) for each in stepped)

@@ -223,16 +223,32 @@ def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPat
     assert torch.equal(stepped[0], stepped[2])
 
 
-class Normalized(torch.optim.SGD):
-    """Moves by a part of the gradient's norm, and by powers of it: neither is rounded as IEEE 754 has it."""
+def normalize(optimizer: torch.optim.Optimizer) -> None:
+    """Have gradients be a part of their norm, and powers: neither is rounded as IEEE 754 has it."""
+    for param in optimizer.param_groups[0]["params"]:
+        param.grad.copy_(param.grad.abs().pow(1.3).div(param.grad.abs().pow(1.5).sum()))
 
+
+class Normalized(torch.optim.SGD):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for param in self.param_groups[0]["params"]:
-            param.grad.copy_(param.grad.abs().pow(1.3).div(param.grad.abs().pow(1.5).sum()))
+        normalize(self)
         super().step()
 
 
-@pytest.mark.parametrize("made", [lambda p: Normalized(p, lr=0.5), lambda p: MirrorDescent(p, mirror="p-norm")])
+class NormalizedNesterov(Nesterov):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        normalize(self)
+        super().step()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda p: Normalized(p, lr=0.5),
+        lambda p: NormalizedNesterov(p),
+        lambda p: MirrorDescent(p, mirror="p-norm"),
+    ],
+)
 def test_the_bits_do_not_depend_on_the_threads_that_torch_has(made: Any, request: pytest.FixtureRequest) -> None:
     """Regression: hosts that differed in nothing but their cores could not agree on a round."""
     request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))

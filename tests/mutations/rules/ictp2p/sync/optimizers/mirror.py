@@ -10,6 +10,6 @@ MUTATIONS: Final = (
         "A step through a mirror map has the same bits however many threads torch takes on a host.",
         "each_alone((partial(self._step, group), tensors) for group, tensors in self._stepped())",
         "[self._step(group, *tensors) for group, tensors in self._stepped()]",
-        ("sync/optimizers/test_outer.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
+        ("sync/optimizers/test_mirror.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
     ),
 )
