@@ -210,7 +210,7 @@ class BulkConnection(Inbound):
 
     @property
     def standing(self) -> bool:
-        """Whether nothing moved, although something was due, when it was last looked at (before it ended)."""
+        """Whether nothing had moved for a while, although something was due, at the last look (before it ended)."""
         return self._liveness.standing
 
     @property

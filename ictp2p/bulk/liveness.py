@@ -13,7 +13,7 @@ A relay before a slow line may take nothing for longer still: it reads on only o
 its kernel opens a window that was closed only for a sixteenth of its buffer. While it has no room, who is behind it is
 slow if it talks, and dead if not: whoever talks also reads. Where packets are lost before a relay, that has room.
 
-Four looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
+Some looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
 changed since the last one (`tuning`). A connection that nobody uses is not looked at.
 """
 
@@ -76,7 +76,7 @@ class Liveness:
 
     @property
     def standing(self) -> bool:
-        """Whether nothing moved, although something was due, when it was last looked at."""
+        """Whether nothing had moved for a while, although something was due, when it was last looked at."""
         return self.awake and self._watch.standing
 
     def begin(self) -> None:

@@ -127,10 +127,12 @@ class Watch:
     """Tells a stalled peer from a slow one: no byte moved in `CHECKS` checks in a row although one was due.
 
     Checks are counted, not seconds: a process that is itself held up for long finds at its next check only that one
-    check has passed, reads what has arrived meanwhile, and blames nobody for its own delay.
+    check has passed, reads what has arrived meanwhile, and blames nobody for its own delay. A stall is found at the
+    first check after its deadline, so the more there are, the sooner.
     """
 
-    CHECKS = 4
+    CHECKS = 16
+    _STANDING = CHECKS // 4
 
     def __init__(self, stall: float) -> None:
         self.stall = stall
@@ -141,8 +143,8 @@ class Watch:
 
     @property
     def standing(self) -> bool:
-        """Whether nothing moved, although something was due, between the last two checks."""
-        return bool(self._unread or self._unwritten)
+        """Whether nothing moved, although something was due, for a quarter of the deadline."""
+        return max(self._unread, self._unwritten) >= self._STANDING
 
     def check(self, received: int, flushed: int, *, expecting: bool, pending: bool) -> str | None:
         """Compare the counters with the last ones; say which direction has stalled, or None."""

@@ -63,6 +63,9 @@ def test_whatever_the_pauses_the_links_own_rate_is_found(rate: float, pauses: li
     assert size / seconds == pytest.approx(rate, rel=0.05)
 
 
+CHECKS = Watch.CHECKS
+
+
 def run_watch(steps: list[tuple[int, int, bool, bool]]) -> list[str | None]:
     watch = Watch(1.0)
     return [watch.check(read, wrote, expecting=expecting, pending=pending) for read, wrote, expecting, pending in steps]
@@ -90,25 +93,47 @@ def test_a_meter_that_begins_again_loses_nothing_between(
 
 
 def test_silence_is_a_fault_only_while_something_is_due() -> None:
-    assert run_watch([(5, 0, True, False)] * 5)[-1] == "sent nothing for 1 s although more was due"
-    assert not any(run_watch([(5, 0, True, False)] * 4))
-    assert not any(run_watch([(5, 0, False, False)] * 20))
-    assert not any(run_watch([(n, 0, True, False) for n in range(20)]))
+    silent = [(5, 0, True, False)]
+    assert run_watch(silent * (CHECKS + 1))[-1] == "sent nothing for 1 s although more was due"
+    assert not any(run_watch(silent * CHECKS))
+    assert not any(run_watch([(5, 0, False, False)] * 5 * CHECKS))
+    assert not any(run_watch([(n, 0, True, False) for n in range(5 * CHECKS)]))
 
 
 def test_one_byte_in_time_starts_the_count_anew() -> None:
-    assert not any(run_watch([*[(5, 0, True, False)] * 4, *[(6, 0, True, False)] * 4]))
-    assert not any(run_watch([*[(5, 0, True, False)] * 4, (5, 0, False, False), *[(5, 0, True, False)] * 3]))
+    silent = [(5, 0, True, False)] * CHECKS
+    assert not any(run_watch([*silent, *[(6, 0, True, False)] * CHECKS]))
+    assert not any(run_watch([*silent, (5, 0, False, False), *silent[1:]]))
 
 
 def test_a_peer_that_takes_nothing_is_a_fault_even_if_it_sends() -> None:
-    assert run_watch([(n, 7, True, True) for n in range(5)])[-1] == "took nothing for 1 s although more was offered"
-    assert not any(run_watch([(n, n, True, True) for n in range(20)]))
-    assert not any(run_watch([(n, 7, True, False) for n in range(20)]))
+    full = [(n, 7, True, True) for n in range(CHECKS + 1)]
+    assert run_watch(full)[-1] == "took nothing for 1 s although more was offered"
+    assert not any(run_watch([(n, n, True, True) for n in range(5 * CHECKS)]))
+    assert not any(run_watch([(n, 7, True, False) for n in range(5 * CHECKS)]))
 
 
-def test_checks_are_as_many_to_a_stall_as_they_are_counted() -> None:
-    assert Watch(2.0).interval * Watch.CHECKS == 2.0
+@given(st.floats(0.1, 60.0), st.floats(0.0, 1.0))
+def test_a_stall_is_found_soon_after_its_deadline_and_never_before_it(stall: float, phase: float) -> None:
+    """The other end falls silent anywhere between two checks."""
+    watch, now = Watch(stall), 0.0
+    silent = phase * watch.interval
+    while not watch.check(int(now >= silent), 0, expecting=True, pending=False):
+        now += watch.interval
+    assert stall * 0.999 <= now - silent <= stall * 9 / 8
+
+
+@pytest.mark.parametrize("moving", ["read", "wrote"])
+def test_a_connection_stands_still_after_a_quarter_of_the_deadline(moving: str) -> None:
+    """What was lost after a shorter pause tells nothing of its packets' size."""
+    watch, quarter, due = Watch(1.0), CHECKS // 4, {"expecting": moving == "read", "pending": moving == "wrote"}
+    for _ in range(quarter):
+        watch.check(5, 7, **due)
+        assert not watch.standing
+    watch.check(5, 7, **due)
+    assert watch.standing
+    watch.check(6, 8, **due)
+    assert not watch.standing
 
 
 @given(

@@ -25,4 +25,18 @@ MUTATIONS: Final = (
             "test_a_blast_shows_the_line_though_it_began_slowly_and_a_lost_packet_held_up_what_came_behind",
         ),
     ),
+    Mutation(
+        "stalls-looked-for-seldom",
+        "A stall is found within an eighth of its deadline after it.",
+        "CHECKS = 16",
+        "CHECKS = 4",
+        ("bulk/test_pacing.py::test_a_stall_is_found_soon_after_its_deadline_and_never_before_it",),
+    ),
+    Mutation(
+        "short-pause-taken-for-lost-packets",
+        "A connection that ends after a pause has lost large packets only if that was a quarter of the deadline.",
+        "_STANDING = CHECKS // 4",
+        "_STANDING = 1",
+        ("bulk/test_pacing.py::test_a_connection_stands_still_after_a_quarter_of_the_deadline",),
+    ),
 )
