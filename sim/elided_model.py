@@ -29,6 +29,8 @@ class SizeOnlyWeights(Weights):
         options: as for `Weights`.
     """
 
+    in_parts = False
+
     def __init__(self, world: View, size: int, *given: Any, **options: Any) -> None:
         self._blank, self._result = world.blank(size)
         self._size = size

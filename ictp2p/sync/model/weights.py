@@ -30,6 +30,7 @@ from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync import options
 from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.model.stepping import Stepping
 from ictp2p.sync.model.tensors import BUFFER, ModelTensors
 from ictp2p.sync.optimizers.outer import Outer, OuterFactory, wide
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
@@ -51,6 +52,8 @@ class Weights:
     """Whether what is trained while a round is under way stays when it lands."""
     keeps_residual = False
     """Whether what a contribution leaves out comes with a later one."""
+    in_parts = True
+    """Whether an element of the next state follows from its own of the average, and from no other."""
 
     def __init__(
         self,
@@ -99,8 +102,10 @@ class Weights:
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
         self._average = torch.zeros(largest, dtype=self.dtype, device="cpu")
         self._captured = 0
-        self._contributions = 1
-        """Of how many clusters the average is."""
+        self._parts: Sequence[Participant] = ()
+        """Of whom the average is that arrives."""
+        self._stepping: Stepping | None = None
+        """The step that is taken while it does."""
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The model's tensors that are trained together."""
@@ -251,6 +256,22 @@ class Weights:
             self._captured = carried["fragment"]
             self.delta.copy_(carried["delta"])
 
+    def restart(self, parts: Sequence[Participant]) -> None:
+        """An average of these participants' contributions is to arrive; what arrived before counts no more."""
+        self._parts, self._stepping = parts, None
+
+    def arrived(self, start: int, stop: int) -> None:
+        """Elements `[start, stop)` of the average have arrived for good: what follows from them may be computed now."""
+        if self.in_parts and self._outer.in_parts and not self._idle(self._parts):
+            exactly(partial(self._arrived, start, stop))
+
+    @torch.no_grad()
+    def _arrived(self, start: int, stop: int) -> None:
+        if self._stepping is None:
+            self._stepping = self._begin_step()
+        if self._stepping.stands:
+            self._stepping.arrived(start, stop)
+
     def finish(self, parts: Sequence[Participant]) -> bytes:
         """Compute the next state from the average, beside the current one; give its digest.
 
@@ -263,8 +284,13 @@ class Weights:
 
     @torch.no_grad()
     def _finish(self, parts: Sequence[Participant]) -> bytes:
-        self._contributions = max(1, sum(part.weight > LOOKS_ON for part in parts))
-        tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
+        begun, self._stepping = self._stepping, None
+        if begun is not None and begun.stands and parts == self._parts:
+            begun.complete()
+            tentative = begun.tentative
+        else:
+            self._parts = parts
+            tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
         return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
 
     def commit(self, version: int) -> None:
@@ -333,19 +359,41 @@ class Weights:
     def _step(self, average: Tensor) -> Mapping[str, Tensor]:
         """Begin the next state, and take the outer step in it."""
         deltas = self._views(average)
-        stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
-        averaged = [name for name in deltas if name in self.buffers]
-        tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
-        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions, self.rounds)
-        for name in averaged:
-            self._mean_of_buffer(tentative[name], deltas[name], name)
+        tentative, stepped = self._begin(deltas), self._of_trained(deltas)
+        self._outer.step(tentative, stepped, *self._terms)
+        for name in self._averaged(deltas):
+            self._mean_of_buffer(name)(tentative[name], deltas[name])
         return tentative
 
-    def _mean_of_buffer(self, agreed: Tensor, delta: Tensor, name: str) -> None:
-        """Make a buffer the mean of what the clusters hold. A variance stays one, whatever a codec made of the mean."""
-        agreed.sub_(delta)
-        if name in self._model.variances:
-            agreed.clamp_(min=0.0)
+    def _begin_step(self) -> Stepping:
+        """The same of the average that arrives, to be taken while it does."""
+        deltas = self._views(self.average)
+        tentative, stepped = self._begin(deltas), self._of_trained(deltas)
+        jobs = self._outer.jobs(tentative, stepped, *self._terms)
+        for name in self._averaged(deltas):
+            jobs[name] = self._mean_of_buffer(name), (tentative[name], deltas[name])
+        return Stepping(self.state, tentative, [jobs[name] for name in deltas])
+
+    @property
+    def _terms(self) -> tuple[float, int, int]:
+        """What a step goes by: how long the phase was, of how many clusters the average is, and the rounds before."""
+        contributions = max(1, sum(part.weight > LOOKS_ON for part in self._parts))
+        return self._pace.phase(self.state.counters), contributions, self.rounds
+
+    def _begin(self, deltas: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Begin the next state where these, and what the optimizer keeps for them, are written to."""
+        names = self._outer.touched(self._of_trained(deltas))
+        return self.state.begin([*names, *self._averaged(deltas), *self.agenda.names])
+
+    def _of_trained(self, deltas: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {name: delta for name, delta in deltas.items() if name in self.trained}
+
+    def _averaged(self, deltas: Mapping[str, Tensor]) -> list[str]:
+        return [name for name in deltas if name in self.buffers]
+
+    def _mean_of_buffer(self, name: str) -> Callable[[Tensor, Tensor], None]:
+        """What makes of a buffer the mean of what the clusters hold."""
+        return partial(_take, name in self._model.variances)
 
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
@@ -378,6 +426,13 @@ def _subtract(held: torch.dtype, masks: bool, view: Tensor, base: Tensor, value:
     torch.sub(base, view, out=view)
     if same is not None:
         view.masked_fill_(same, 0.0)
+
+
+def _take(positive: bool, agreed: Tensor, delta: Tensor) -> None:
+    """Have a buffer follow the mean. A variance stays one, whatever a codec made of that."""
+    agreed.sub_(delta)
+    if positive:
+        agreed.clamp_(min=0.0)
 
 
 def _mix(part: float, masks: bool, value: Tensor, now: Tensor) -> None:

@@ -57,6 +57,11 @@ class DelayedNesterov(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
+        elementwise(self.jobs())
+
+    @torch.no_grad()
+    def jobs(self) -> list[Job]:
+        """What a step does to each parameter, as of `Nesterov`; it is counted here."""
         jobs = list[Job]()
         for group in self.param_groups:
             for param in group["params"]:
@@ -64,7 +69,7 @@ class DelayedNesterov(Optimizer):
                     state = self._state_of(param)
                     step = self._counted(state["count"], group)
                     jobs.append((step, (param, param.grad, state["momentum_buffer"], state["held"])))
-        elementwise(jobs)
+        return jobs
 
     def _counted(self, count: Tensor, group: Mapping[str, Any]) -> _Step:
         """Count the contributions of a step, and say what it does."""

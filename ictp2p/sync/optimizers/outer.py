@@ -20,7 +20,8 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from ictp2p.concurrency.elementwise import elementwise
-from ictp2p.concurrency.torch_threads import each_alone
+from ictp2p.concurrency.torch_threads import Job, each_alone
 from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
@@ -66,7 +67,14 @@ class Nesterov(Optimizer):
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
-        elementwise((partial(self._step, group), tensors) for group, tensors in self._stepped())
+        elementwise(self.jobs())
+
+    def jobs(self) -> list[Job]:
+        """What a step does to each parameter that has a gradient: its tensors are that, the gradient, and what is kept.
+
+        They are done with the settings of now.
+        """
+        return [(partial(self._step, dict(group)), tensors) for group, tensors in self._stepped()]
 
     def _stepped(self) -> Iterable[tuple[Mapping[str, Any], tuple[Tensor, ...]]]:
         """Each parameter that has a gradient, that, and its momentum if there is any, with the group that it is in."""
@@ -140,7 +148,7 @@ def _check_step(optimizer: Optimizer) -> None:
 
 
 _EXACT = (Nesterov, DelayedNesterov)
-"""Optimizers that leave a gradient as it is, and whose bits do not depend on the threads that torch has.
+"""Optimizers that leave a gradient as it is, and step each element by itself, whatever the threads that torch has.
 
 What is derived from them may do neither.
 """
@@ -177,6 +185,11 @@ class Outer:
         self._state = {name: _state_entries(name, meta, *self._made(name)) for name, meta in metas.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a step can be taken by some elements before others."""
+        return type(self._optimizer) in _EXACT
 
     def touched(self, parameters: Iterable[str]) -> list[str]:
         """The tensors of the global state that a step of these parameters writes to."""
@@ -221,7 +234,40 @@ class Outer:
         Raises:
             ConfigError: the schedule has no factor for them.
         """
-        optimizer = self._optimizer
+        if self.in_parts:
+            return elementwise(self.jobs(tensors, deltas, phase, contributions, rounds).values())
+        with self._bound(tensors, deltas, phase, contributions, rounds) as optimizer:
+            bound = {p: dict(state) for p, state in optimizer.state.items()}
+            each_alone([(optimizer.step, ())])
+        for param, state in bound.items():
+            for key, tensor in state.items():
+                _keep(tensor, optimizer.state[param][key])
+
+    @torch.no_grad()
+    def jobs(
+        self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor], phase: float, contributions: int, rounds: int
+    ) -> dict[str, Job]:
+        """What `step` with these does to each parameter, where it can be done in parts: see `Nesterov.jobs`.
+
+        Whatever is not of single elements is done here.
+
+        Raises:
+            ConfigError: as for `step`.
+        """
+        with self._bound(tensors, deltas, phase, contributions, rounds) as optimizer:
+            assert isinstance(optimizer, Nesterov | DelayedNesterov)
+            names = (name for names in self._groups for name in names if name in deltas)
+            return dict(zip(names, optimizer.jobs(), strict=True))
+
+    @contextmanager
+    def _bound(
+        self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor], phase: float, contributions: int, rounds: int
+    ) -> Iterator[Optimizer]:
+        """The optimizer, over these tensors, and for this context at the learning rates that the schedule has.
+
+        One that is the program's own finds them as they were afterwards.
+        """
+        optimizer, factor = self._optimizer, self._schedule.at(rounds)
         if isinstance(optimizer, Nesterov):
             optimizer.phase = phase
         if isinstance(optimizer, DelayedNesterov):
@@ -229,33 +275,20 @@ class Outer:
         optimizer.state.clear()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
             group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
-        bound = {p: dict(state) for p, state in optimizer.state.items()}
-        self._stepped(self._schedule.at(rounds))
-        for param, state in bound.items():
-            for key, tensor in state.items():
-                _keep(tensor, optimizer.state[param][key])
-
-    def _stepped(self, factor: float) -> None:
-        """Step at so many times the learning rates. An optimizer that is the program's own finds them as they were."""
-        groups = self._optimizer.param_groups
-        held = [group.get("lr") for group in groups]
+        rated = zip(optimizer.param_groups, self._settings.rates, strict=True)
+        held = [(group, group["lr"], rate) for group, rate in rated if rate is not None]
         try:
-            for group, rate in zip(groups, self._settings.rates, strict=True):
-                if rate is not None:
-                    group["lr"] = rate * factor
-            if type(self._optimizer) in _EXACT:
-                self._optimizer.step()
-            else:
-                each_alone([(self._optimizer.step, ())])
+            for group, _, rate in held:
+                group["lr"] = rate * factor
+            yield optimizer
         finally:
-            for group, rate in zip(groups, held, strict=True):
-                if rate is not None:
-                    group["lr"] = rate
+            for group, before, _ in held:
+                group["lr"] = before
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)
         # Of any other optimizer nobody knows whether it works in the gradient, as some of torch's do over many tensors.
-        param.grad = delta if type(self._optimizer) in _EXACT else delta.clone()
+        param.grad = delta if self.in_parts else delta.clone()
         state = {key: tensors[kept.name] for key, kept in self._state[name].items()}
         if state:
             self._optimizer.state[param] = state

@@ -160,6 +160,8 @@ class Holdings:
 class ModuleWeights(Weights):
     """`Weights` of a path: modules that are averaged each over clusters of its own."""
 
+    in_parts = False
+
     def __init__(self, *args: Any, cluster: ClusterId, modules: Sequence[str], holdings: Holdings) -> None:
         """As `Weights`, with what `DiPaCo` has besides."""
         super().__init__(*args)
@@ -171,7 +173,6 @@ class ModuleWeights(Weights):
             for key, names in self._modules.items()
         )
         holdings.card = Card(True, held)  # with none of the rounds that the state's name counts, until it is in one
-        self._parts: Sequence[Participant] = ()
 
     @property
     def average(self) -> Tensor:
@@ -204,11 +205,6 @@ class ModuleWeights(Weights):
         """Compute the pseudo-gradient, and make room for what others may hold."""
         super().capture(weight)
         self._make_room()
-
-    def finish(self, parts: Sequence[Participant]) -> bytes:
-        """Compute the next state from the averages, beside the current one; give its name."""
-        self._parts = parts
-        return super().finish(parts)
 
     def commit(self, version: int) -> None:
         """Make the finished state the agreed one: nothing is behind any longer."""
@@ -278,10 +274,10 @@ class ModuleWeights(Weights):
                 tentative[name].view(-1).copy_(part)
         trained = self._trained()
         stepped = {n: d for n, d in deltas.items() if n in trained and n in self.trained}
-        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions, self.rounds)
+        self._outer.step(tentative, stepped, *self._terms)
         for name in deltas:
             if name in trained and name in self.buffers:
-                self._mean_of_buffer(tentative[name], deltas[name], name)
+                self._mean_of_buffer(name)(tentative[name], deltas[name])
         return tentative
 
     def _received(self) -> list[bytes]:

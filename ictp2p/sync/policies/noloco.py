@@ -106,6 +106,7 @@ class PairWeights(Weights):
     """`Weights` of one cluster among others that hold other ones. A round carries the parameters too."""
 
     carries = 2
+    in_parts = False
 
     def __init__(
         self,

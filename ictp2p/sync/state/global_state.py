@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import Tensor
 
 from ictp2p.errors import MeshMismatch, StateError
+from ictp2p.sync.state.draft import Draft
 from ictp2p.sync.state.halves import Halves
 from ictp2p.sync.state.manifest import Entry, Manifest, check, decode, describe, difference, digest_of
 
@@ -81,6 +82,8 @@ class GlobalState:
         self._halves = Halves(self.entries)
         self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
         self._manifest_bytes = b""
+        self.draft: Draft | None = None
+        """What is final of the next state, from `begin` until it is sealed, or written to by anybody else."""
         self._beside: dict[int, bytes] = {}
         """Digests of what chunks of the tentative half hold, as far as that is known without hashing them.
 
@@ -113,7 +116,7 @@ class GlobalState:
     @property
     def tentative(self) -> Mapping[str, Tensor]:
         """The tensors of what may be agreed next, all of them to be written to."""
-        self._beside = {}
+        self.draft, self._beside = None, {}
         self._halves.touch(self._halves.everywhere())
         return self._halves.tentative
 
@@ -132,11 +135,13 @@ class GlobalState:
         halves = self._halves
         halves.touch(halves.everywhere() if names is None else halves.under(names))
         halves.copy(halves.touched)
+        self.draft = Draft(halves, [each.name for each in self.entries] if names is None else names)
         return halves.tentative
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        self._beside = found = self._halves.digests(self._halves.touched)
+        draft, self.draft = self.draft or Draft(self._halves, ()), None
+        self._beside = found = draft.seal()
         chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._halves.count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
         self.sealed = self._name(self._next)
@@ -145,6 +150,7 @@ class GlobalState:
     def commit(self, version: int) -> None:
         """Make the sealed state the committed one; while that is done, neither is served."""
         encoded, digest = self._next.encode(), self._name(self._next)
+        self.draft = None
         self._moves |= 1  # though one that failed has left it odd
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
         self._halves.exchange()
@@ -162,7 +168,7 @@ class GlobalState:
 
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
-        self.sealed = b""  # first: nobody is served what comes next
+        self.sealed, self.draft = b"", None  # first: nobody is served what comes next
         self._next = self._manifest
 
     def release(self) -> None:
@@ -171,7 +177,7 @@ class GlobalState:
         Not if the next one is sealed there: the mesh may have committed it, and nobody else may hold it.
         """
         if not self.sealed:
-            self._beside = {}
+            self.draft, self._beside = None, {}
             self._halves.touch(set())
 
     def succeed(self, former: GlobalState) -> None:
@@ -276,7 +282,7 @@ class GlobalState:
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
         manifest = self.same_training(encoded, digest)
-        self.sealed = b""  # first, as in `rollback`
+        self.sealed, self.draft = b"", None  # first, as in `rollback`
         self._next = manifest
         halves = self._halves
         wanted = {i: manifest.chunk_digest(i) for i in range(manifest.count)}

@@ -12,6 +12,7 @@ go back to the system (`pages`) once another fragment begins.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,7 @@ from ictp2p.concurrency.elementwise import elementwise
 from ictp2p.sync.state.manifest import CHUNK, Entry, digest_of, extent, offsets
 from ictp2p.sync.state.pages import Pages
 
-_PARALLEL = 64
+_PARALLEL = 16
 """Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock)."""
 
 
@@ -40,10 +41,10 @@ class Halves:
         """Chunks of each."""
         self._halves = [Pages(self.size) for _ in range(2)]
         self._tensors = [_views(entries, half.bytes) for half in self._halves]
-        self._spans = {
-            item.name: range(start // CHUNK, -(-(start + item.nbytes) // CHUNK))
-            for item, start in zip(entries, offsets(entries), strict=True)
+        self._places = {
+            item.name: (start, start + item.nbytes) for item, start in zip(entries, offsets(entries), strict=True)
         }
+        self._spans = {name: range(start // CHUNK, -(-stop // CHUNK)) for name, (start, stop) in self._places.items()}
         self.touched = self.everywhere()
         """The chunks of the second half that mean anything: after an exchange, what the first one held there before."""
         self._resident = set(self.touched)
@@ -76,6 +77,18 @@ class Halves:
     def under(self, names: Collection[str]) -> set[int]:
         """The chunks in which any part of these tensors lies."""
         return {index for name in names for index in self._spans[name]}
+
+    def bytes_under(self, names: Collection[str]) -> dict[int, int]:
+        """How many bytes of these tensors lie in each of those chunks."""
+        found = Counter[int]()
+        for name in names:
+            found.update(dict(_cut(*self._places[name])))
+        return found
+
+    def chunks_of(self, view: Tensor) -> Iterator[tuple[int, int]]:
+        """How many bytes of a part of a tensor of the second half, contiguous, lie in which chunks."""
+        start = view.data_ptr() - self._halves[1].bytes.data_ptr()
+        return _cut(start, start + view.nbytes)
 
     def touch(self, chunks: set[int]) -> None:
         """Have these chunks of the second half written to, and no others; the memory of all others is given back."""
@@ -120,6 +133,15 @@ def _views(entries: Sequence[Entry], held: Tensor) -> dict[str, Tensor]:
         flat = held[start : start + item.nbytes].view(getattr(torch, item.dtype))
         views[item.name] = flat.view(item.shape)
     return views
+
+
+def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The chunks in which bytes `[start, stop)` lie, and how many of them lie in each."""
+    while start < stop:
+        chunk = start // CHUNK
+        end = min(stop, (chunk + 1) * CHUNK)
+        yield chunk, end - start
+        start = end
 
 
 def _runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -112,7 +112,8 @@ class Contribution:
 
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal fresh
-            fresh, self.parts = True, parts
+            fresh = True
+            self.restart(parts)
             self._begun()
             self._phase("round_opened")
             publisher.restart(attempt, parts)
@@ -123,6 +124,7 @@ class Contribution:
                 fresh = False
                 self._phase("first_chunk")
             publisher.data(start, stop)
+            self._weights.arrived(start, stop)
 
         return self._request(self.finish, progress, restarted, publisher.wait, patient=patient)
 
@@ -136,7 +138,8 @@ class Contribution:
 
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal began
-            self.parts, began = parts, self._peer.clock()
+            began = self._peer.clock()
+            self.restart(parts)
             self._begun()
 
         def finish() -> bytes:
@@ -147,6 +150,11 @@ class Contribution:
         return self._request(
             finish, lambda start, stop: None, restarted, lambda: None, patient=patient, slack=self._slack
         )
+
+    def restart(self, parts: Sequence[Participant]) -> None:
+        """An attempt begins with these participants."""
+        self.parts = parts
+        self._weights.restart(parts)
 
     def finish(self) -> bytes:
         """All of the average is here: compute the next state; its digest."""

@@ -166,14 +166,15 @@ class OuterRound:
             share_state(group, self._weights.state, 0, verdict.version)
 
     def _follow(self, group: Group) -> None:
-        verdict = follow(group, self._weights.average, self._contribution.finish, self._restarted)
+        weights = self._weights
+        verdict = follow(group, weights.average, self._contribution.finish, self._restarted, weights.arrived)
         if verdict.kind is Kind.ADOPT:
             self._phase("missed")
             share_state(group, self._weights.state, 0, verdict.version)
         self._landing.act(verdict)
 
     def _restarted(self, attempt: int, parts: Sequence[Participant]) -> None:
-        self._contribution.parts = parts
+        self._contribution.restart(parts)
         self._phase("restarted")
 
     def _attend(self, group: Group) -> None:

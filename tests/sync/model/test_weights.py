@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from ictp2p.sync.model import stepping
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.mirror import MirrorDescent
@@ -42,10 +43,13 @@ class Model(torch.nn.Module):
         self.register_buffer("seen", torch.zeros(size))
 
 
-def agreed(size: int, outer: str, *, flush: bool) -> bytes:
+def agreed(size: int, outer: str, *, flush: bool, arriving: bool = False) -> bytes:
     weights = Weights(Model(size), OUTER[outer], [])
     weights.average.fill_(1e-39)
     torch.set_flush_denormal(flush)
+    if arriving:
+        weights.restart(())
+        weights.arrived(0, weights.average.numel())
     digest = weights.finish(())
     assert flushes() == flush, "the thread has its mode again"
     torch.set_flush_denormal(False)
@@ -58,3 +62,11 @@ def agreed(size: int, outer: str, *, flush: bool) -> bytes:
 def test_numbers_next_to_zero_count_whatever_a_program_takes_them_for(flushing: None, size: int, outer: str) -> None:
     """Regression: hosts of which one flushed them agreed until a momentum had become so small, and then no more."""
     assert agreed(size, outer, flush=True) == agreed(size, outer, flush=False)
+
+
+@pytest.mark.parametrize("size", [5, 3_000_000], ids=["small", "large"])
+def test_they_count_while_an_average_arrives_as_well(
+    flushing: None, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(stepping, "_BATCH", 16)
+    assert agreed(size, "nesterov", flush=True, arriving=True) == agreed(size, "nesterov", flush=False)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ictp2p.errors import NoQuorum
+from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.policies.diloco import DiLoCo
 from tests.sync.diloco_trace import START, F, Golden, Model, rows, same, together, train, worker
 
@@ -85,6 +86,14 @@ def test_a_second_attempt_forgets_the_first(make_world: Any) -> None:
     same(found["a_1"][0], expected)
     same(found["a_0"][0], expected)
     assert world.clusters["a"].roster.number <= 2, "no follower had to be healed"
+
+
+def test_leader_and_followers_step_while_the_average_arrives(make_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until all of it is there, and then computes the next state."""
+    monkeypatch.setattr(Weights, "_step", lambda *_: pytest.fail("stepped at once"))
+    data = [rows(i, 4) for i in range(3)]
+    found = make_world(a=2, b=1).run(a_0=worker(data[0]), a_1=worker(data[1]), b_0=worker(data[2]))
+    assert [policy.version for _, policy in found.values()] == [2, 2, 2]
 
 
 class Failing:

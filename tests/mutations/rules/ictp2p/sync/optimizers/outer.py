@@ -22,7 +22,7 @@ MUTATIONS: Final = (
     Mutation(
         "worked-in-the-gradient",
         "An outer optimizer that works in its gradient does not do so in the average, which followers step from too.",
-        "delta if type(self._optimizer) in _EXACT else delta.clone()",
+        "delta if self.in_parts else delta.clone()",
         "delta",
         ("sync/optimizers/test_outer.py::test_the_average_is_left_as_it_came",),
     ),
@@ -45,8 +45,8 @@ MUTATIONS: Final = (
     Mutation(
         "as-many-bits-as-cores",
         "An outer optimizer steps to the same bits however many threads torch takes on a host.",
-        "if type(self._optimizer) in _EXACT:",
-        "if True:",
+        "            each_alone([(optimizer.step, ())])\n",
+        "            optimizer.step()\n",
         ("sync/optimizers/test_outer.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
     ),
 )

@@ -22,8 +22,8 @@ MUTATIONS: Final = (
     Mutation(
         "sealed-and-given-back",
         "What a worker has computed for a round is kept until it is known whether the mesh has committed it.",
-        "        if not self.sealed:\n            self._beside = {}\n",
-        "        if True:\n            self._beside = {}\n",
+        "        if not self.sealed:\n            self.draft, self._beside = None, {}\n",
+        "        if True:\n            self.draft, self._beside = None, {}\n",
         ("sync/cluster/test_heal.py::test_what_a_source_has_computed_may_still_be_committed",),
     ),
     Mutation(
@@ -95,5 +95,12 @@ MUTATIONS: Final = (
         "if found is not None and self._moves == moves:",
         "if found is not None:",
         ("sync/state/test_state.py::test_who_reads_beside_training_reads_all_of_one_version",),
+    ),
+    Mutation(
+        "hashes-of-what-was-written-over",
+        "Whoever else writes to the next state has all of it hashed anew.",
+        "        self.draft, self._beside = None, {}\n        self._halves.touch(self._halves.everywhere())",
+        "        self._beside = {}\n        self._halves.touch(self._halves.everywhere())",
+        ("sync/state/test_draft.py::test_a_state_that_others_wrote_to_is_hashed_anew",),
     ),
 )

@@ -35,4 +35,11 @@ MUTATIONS: Final = (
         "",
         ("sync/optimizers/test_outer_schedule.py::test_a_setting_that_is_changed_by_hand_is_refused_by_name",),
     ),
+    Mutation(
+        "leaders-step-at-the-end",
+        "A leader steps from what has arrived while the rest is on its way.",
+        "            self._weights.arrived(start, stop)\n",
+        "",
+        ("sync/two_level/test_policy_rounds.py::test_leader_and_followers_step_while_the_average_arrives",),
+    ),
 )

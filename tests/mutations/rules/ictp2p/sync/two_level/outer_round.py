@@ -12,4 +12,11 @@ MUTATIONS: Final = (
         "self._contribution.attends_only = False",
         ("sync/two_level/test_shards.py::test_a_round_that_was_attended_and_missed_leaves_nothing_due",),
     ),
+    Mutation(
+        "followers-step-at-the-end",
+        "A follower steps from what has arrived while the rest is on its way.",
+        "self._contribution.finish, self._restarted, weights.arrived)",
+        "self._contribution.finish, self._restarted)",
+        ("sync/two_level/test_policy_rounds.py::test_leader_and_followers_step_while_the_average_arrives",),
+    ),
 )
