@@ -10,11 +10,13 @@ decided; who was awake loses nothing; no program sees an error; and all come to 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ictp2p.sync.model import stepping
 from tests.sim.marks import places
 from tests.sim.pair_stories import Paired
 from tests.sim.path_stories import Pathed
@@ -42,6 +44,14 @@ PATHS_FOUND = {
         (Harm(1.6366, "restart", 1, 0.0),),
     ),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_batches() -> Iterator[None]:
+    """Have these models stepped while their average arrives, as those of gigabytes are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stepping, "_BATCH", 8)
+        yield
 
 
 @pytest.mark.timeout(60 + 15 * STORIES)

@@ -40,7 +40,7 @@ Ranges = list[tuple[int, int]]
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def batches_of_some_elements(small_batches: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepping, "_BATCH", BATCH)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from ictp2p.sync.model import stepping
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.mirror import MirrorDescent
@@ -65,8 +64,5 @@ def test_numbers_next_to_zero_count_whatever_a_program_takes_them_for(flushing: 
 
 
 @pytest.mark.parametrize("size", [5, 3_000_000], ids=["small", "large"])
-def test_they_count_while_an_average_arrives_as_well(
-    flushing: None, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    monkeypatch.setattr(stepping, "_BATCH", 16)
+def test_they_count_while_an_average_arrives_as_well(flushing: None, size: int) -> None:
     assert agreed(size, "nesterov", flush=True, arriving=True) == agreed(size, "nesterov", flush=False)
