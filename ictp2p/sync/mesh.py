@@ -45,7 +45,9 @@ class RoundRequest:
     finish: Callable[[], bytes]
     """Called when `outputs` are complete; gives the digest to vote for."""
     progress: Callable[[int, int], None]
-    """Called when elements `[start, stop)` of the concatenated `outputs` have arrived for good in this attempt."""
+    """Called when elements `[start, stop)` of the concatenated `outputs` have arrived for good in this attempt.
+
+    No element is told twice in it."""
     restarted: Callable[[int, Sequence[Participant]], None]
     """Called when an attempt, by number, begins, with who takes part: nothing of an earlier one counts any more."""
     idle: Callable[[], None]

@@ -164,7 +164,8 @@ def heal(
     received = share(group, skeleton, tensors, source)
     if len({hello[DIGEST : 2 * DIGEST] for hello in hellos}) > 1:
         share_state(group, state, source, found[source].version)
-        state.release()
+        if not sends:  # the source's next state may be under way
+            state.release()
     state.confirm(found[source].version)
     state.brought = None if ages[source] == _NONE else ages[source]
     progress.become(found[source])

@@ -49,7 +49,7 @@ class Stepping:
 
     @property
     def stands(self) -> bool:
-        """Whether the next state is still the one that was begun."""
+        """Whether the next state is still the one that was begun, and nothing went wrong with it."""
         return self._draft is not None and self._state.draft is self._draft
 
     def arrived(self, start: int, stop: int) -> None:
@@ -68,9 +68,11 @@ class Stepping:
 
     def _step(self, ranges: Iterable[Range]) -> None:
         pieces = [piece for each in ranges for piece in self._cut(*each)]
+        draft, self._draft = self._draft, None  # who is interrupted here has stepped nobody knows what
+        assert draft is not None
         elementwise(pieces)
-        assert self._draft is not None
-        self._draft.final(tensor for _, (value, _, *kept) in pieces for tensor in (value, *kept))
+        draft.final(tensor for _, (value, _, *kept) in pieces for tensor in (value, *kept))
+        self._draft = draft
 
     def _cut(self, start: int, stop: int) -> Iterator[Job]:
         """The jobs of a range, each with its part of the tensors."""

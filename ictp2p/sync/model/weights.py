@@ -104,6 +104,8 @@ class Weights:
         self._captured = 0
         self._parts: Sequence[Participant] = ()
         """Of whom the average is that arrives."""
+        self._contributions = 1
+        """Of how many clusters the average is that is stepped with."""
         self._stepping: Stepping | None = None
         """The step that is taken while it does."""
 
@@ -267,9 +269,9 @@ class Weights:
 
     @torch.no_grad()
     def _arrived(self, start: int, stop: int) -> None:
-        if self._stepping is None:
+        if self._stepping is None and not self.state.sealed:  # that may yet be committed, by an attempt that repeats it
             self._stepping = self._begin_step()
-        if self._stepping.stands:
+        if self._stepping is not None and self._stepping.stands:
             self._stepping.arrived(start, stop)
 
     def finish(self, parts: Sequence[Participant]) -> bytes:
@@ -285,6 +287,7 @@ class Weights:
     @torch.no_grad()
     def _finish(self, parts: Sequence[Participant]) -> bytes:
         begun, self._stepping = self._stepping, None
+        self._contributions = _contributing(parts)
         if begun is not None and begun.stands and parts == self._parts:
             begun.complete()
             tentative = begun.tentative
@@ -367,6 +370,7 @@ class Weights:
 
     def _begin_step(self) -> Stepping:
         """The same of the average that arrives, to be taken while it does."""
+        self._contributions = _contributing(self._parts)
         deltas = self._views(self.average)
         tentative, stepped = self._begin(deltas), self._of_trained(deltas)
         jobs = self._outer.jobs(tentative, stepped, *self._terms)
@@ -377,8 +381,7 @@ class Weights:
     @property
     def _terms(self) -> tuple[float, int, int]:
         """What a step goes by: how long the phase was, of how many clusters the average is, and the rounds before."""
-        contributions = max(1, sum(part.weight > LOOKS_ON for part in self._parts))
-        return self._pace.phase(self.state.counters), contributions, self.rounds
+        return self._pace.phase(self.state.counters), self._contributions, self.rounds
 
     def _begin(self, deltas: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Begin the next state where these, and what the optimizer keeps for them, are written to."""
@@ -413,6 +416,10 @@ class Weights:
         names = self.fragments[self._captured]
         parts = torch.split(flat[: self.elements(self._captured)], [self._tensors[name].numel() for name in names])
         return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
+
+
+def _contributing(parts: Sequence[Participant]) -> int:
+    return max(1, sum(part.weight > LOOKS_ON for part in parts))
 
 
 def _subtract(held: torch.dtype, masks: bool, view: Tensor, base: Tensor, value: Tensor) -> None:

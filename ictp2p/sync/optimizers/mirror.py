@@ -21,7 +21,6 @@ applied differently, as for every outer optimizer but `Nesterov`. How many cores
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -75,11 +74,11 @@ class MirrorDescent(Nesterov):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step along the gradients."""
-        each_alone((partial(self._step, group), tensors) for group, tensors in self._stepped())
+        each_alone(self.jobs())
 
-    def _step(self, group: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
-        move = self._move(delta, buffers, group["momentum"], group["nesterov"])
-        _apply(group["mirror"], group["p"], value, move.mul(group["lr"]))
+    def _step(self, settings: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
+        move = self._move(delta, buffers, settings)
+        _apply(settings["mirror"], settings["p"], value, move.mul(settings["lr"]))
 
 
 def _apply(mirror: str, p: float, param: Tensor, move: Tensor) -> None:

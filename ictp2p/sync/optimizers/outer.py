@@ -74,19 +74,21 @@ class Nesterov(Optimizer):
 
         They are done with the settings of now.
         """
-        return [(partial(self._step, dict(group)), tensors) for group, tensors in self._stepped()]
+        return [(partial(self._step, settings), tensors) for settings, tensors in self._stepped()]
 
     def _stepped(self) -> Iterable[tuple[Mapping[str, Any], tuple[Tensor, ...]]]:
-        """Each parameter that has a gradient, that, and its momentum if there is any, with the group that it is in."""
+        """Each parameter that has a gradient, that, and its momentum if there is any, with the settings of its step."""
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    yield group, (param, param.grad, *self._buffers(param, group["momentum"]))
+                    settings = {**group, "phase": self.phase}
+                    yield settings, (param, param.grad, *self._buffers(param, group["momentum"]))
 
-    def _step(self, group: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
-        move = self._move(delta, buffers, group["momentum"], group["nesterov"])
+    def _step(self, settings: Mapping[str, Any], value: Tensor, delta: Tensor, *buffers: Tensor) -> None:
+        move = self._move(delta, buffers, settings)
         lasts = move is delta or any(move is each for each in buffers)
-        value.sub_(move.mul(group["lr"]) if lasts else move.mul_(group["lr"]))  # each new megabyte may be paged in
+        rate = settings["lr"]
+        value.sub_(move.mul(rate) if lasts else move.mul_(rate))  # each new megabyte may be paged in
 
     def _buffers(self, param: Tensor, momentum: float) -> list[Tensor]:
         """The momentum of a parameter, if there is any."""
@@ -97,12 +99,13 @@ class Nesterov(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(param)
         return [state["momentum_buffer"]]
 
-    def _move(self, delta: Tensor, buffers: Sequence[Tensor], momentum: float, nesterov: bool) -> Tensor:
+    def _move(self, delta: Tensor, buffers: Sequence[Tensor], settings: Mapping[str, Any]) -> Tensor:
         if not buffers:
             return delta
         buffer = buffers[0]
-        if self.phase != 1.0:
-            return _phases(buffer, delta, momentum, nesterov, self.phase)
+        momentum, nesterov, phase = (settings[key] for key in ("momentum", "nesterov", "phase"))
+        if phase != 1.0:
+            return _phases(buffer, delta, momentum, nesterov, phase)
         buffer.mul_(momentum).add_(delta)
         return buffer.mul(momentum).add_(delta) if nesterov else buffer
 

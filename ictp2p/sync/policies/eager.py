@@ -113,6 +113,8 @@ class EagerWeights(Weights):
         """The weights in the round that was finished last."""
         self._unlanded = False
         """Whether what was captured last is in no average yet."""
+        self._seen = 1
+        """Of how many clusters the last average was that was seen."""
 
     @torch.no_grad()
     def take(self) -> None:
@@ -137,7 +139,7 @@ class EagerWeights(Weights):
         self._check_captured(moved)  # before it is added to what has still to be brought
         for name, view in self._views(self.delta).items():
             view.copy_(moved[name].add_(view) if self._unlanded and weight and name in self.trained else moved[name])
-        self._unlanded = True
+        self._unlanded, self._contributions = True, self._seen
         self._go_on(self._step(self._estimate(weight)), self.trained)
         self.state.rollback()
 
@@ -151,7 +153,7 @@ class EagerWeights(Weights):
     def commit(self, version: int) -> None:
         """Make the finished state the agreed one; training goes on from the estimate until the next capture."""
         self.state.commit(version)
-        self._brought, self._unlanded = self._next, False
+        self._brought, self._seen, self._unlanded = self._next, self._contributions, False
         torch.sub(self.average, self.delta.mul(_share(*self._brought)), out=self._others)
 
     def _estimate(self, weight: float) -> Tensor:
@@ -172,7 +174,7 @@ class EagerWeights(Weights):
 
     def carried(self, *, captured: bool) -> dict[str, Any]:
         """What a newcomer to the cluster needs, beside the model and the agreed state."""
-        flags = {"brought": list(self._brought), "unlanded": self._unlanded}
+        flags = {"brought": list(self._brought), "seen": self._seen, "unlanded": self._unlanded}
         return {**super().carried(captured=True), "start": dict(self._start), "others": self._others, **flags}
 
     @torch.no_grad()
@@ -182,7 +184,7 @@ class EagerWeights(Weights):
         for name, start in self._start.items():
             start.copy_(carried["start"][name])
         self._others.copy_(carried["others"])
-        (ours, others), self._unlanded = carried["brought"], carried["unlanded"]
+        (ours, others), self._seen, self._unlanded = carried["brought"], carried["seen"], carried["unlanded"]
         self._brought = ours, others
 
     def _go_on(self, tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:

@@ -131,7 +131,7 @@ class GlobalState:
         Args:
             names: the only tensors that will be written to; None for all.
         """
-        self.sealed, self._beside = b"", {}
+        self.sealed, self.draft, self._beside = b"", None, {}
         halves = self._halves
         halves.touch(halves.everywhere() if names is None else halves.under(names))
         halves.copy(halves.touched)
@@ -150,7 +150,6 @@ class GlobalState:
     def commit(self, version: int) -> None:
         """Make the sealed state the committed one; while that is done, neither is served."""
         encoded, digest = self._next.encode(), self._name(self._next)
-        self.draft = None
         self._moves |= 1  # though one that failed has left it odd
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
         self._halves.exchange()

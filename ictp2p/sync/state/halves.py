@@ -14,17 +14,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ictp2p.concurrency.elementwise import elementwise
+from ictp2p.concurrency.torch_threads import each_alone
 from ictp2p.sync.state.manifest import CHUNK, Entry, digest_of, extent, offsets
 from ictp2p.sync.state.pages import Pages
 
-_PARALLEL = 16
-"""Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock)."""
+_PARALLEL, _EACH = 16, 4
+"""Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock), and how many each
+thread has at least."""
 
 
 class Halves:
@@ -104,12 +106,18 @@ class Halves:
 
     def digests(self, chunks: Iterable[int]) -> dict[int, bytes]:
         """Those of chunks of the second half."""
-        memory, indices = self.memory(committed=False), sorted(chunks)
-        pieces = [memory[i * CHUNK : (i + 1) * CHUNK] for i in indices]
-        if len(pieces) < _PARALLEL:
-            return dict(zip(indices, map(digest_of, pieces), strict=True))
-        with ThreadPoolExecutor() as pool:
-            return dict(zip(indices, pool.map(digest_of, pieces), strict=True))
+        memory, found = self.memory(committed=False), dict[int, bytes]()
+
+        def take(chunk: int) -> None:
+            found[chunk] = digest_of(memory[chunk * CHUNK : (chunk + 1) * CHUNK])
+
+        indices = sorted(chunks)
+        if len(indices) < _PARALLEL:
+            for chunk in indices:
+                take(chunk)
+        else:
+            each_alone(((partial(take, chunk), ()) for chunk in indices), len(indices) // _EACH)
+        return {chunk: found[chunk] for chunk in indices}
 
     def exchange(self) -> None:
         """Exchange what the two hold in the chunks that were touched."""

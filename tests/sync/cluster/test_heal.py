@@ -144,6 +144,20 @@ def test_what_a_source_has_computed_may_still_be_committed(make_world: Any) -> N
     assert workers[0].state.digest == sealed
 
 
+def test_what_a_source_is_computing_is_not_given_back(make_world: Any) -> None:
+    """Regression: a round under cover of training was finished while a newcomer was given the state before it."""
+    workers = [Worker(float(i), Progress(3, 20 + i)) for i in range(2)]
+    state = workers[1].state
+    state.begin()["w"].fill_(7.0)
+    grouped(make_world, *workers)
+    state.seal({"round": 4})
+    state.commit(4)
+    assert state.committed["w"].eq(7.0).all()
+    workers[1].progress.version = 4
+    assert grouped(make_world, *workers) == [True, False]
+    assert workers[0].state.digest == state.digest
+
+
 @pytest.mark.parametrize("count", range(2, 12))
 def test_a_source_that_dies_leaves_the_others_whole(make_world: Any, killed: Any, count: int) -> None:
     """A worker is as it was or entirely healed, because it may be the only one left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from ictp2p.concurrency.elementwise import elementwise
+from ictp2p.concurrency.torch_threads import Job
 from ictp2p.sync.model import stepping
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
@@ -154,7 +156,7 @@ def test_what_is_final_is_hashed_before_the_rest_is_here(monkeypatch: pytest.Mon
     assert not sum(sizes)
 
 
-@pytest.mark.parametrize("moved", ["fetched", "rolled back", "written to"])
+@pytest.mark.parametrize("moved", ["fetched", "rolled back", "written to", "given back", "begun anew"])
 def test_what_arrives_late_writes_to_no_state_that_has_become_another_one(moved: str) -> None:
     """An attempt ended, and the mesh is elsewhere: what is still told of it comes to nothing."""
     late, other = weights("nesterov"), weights("nesterov")
@@ -168,6 +170,9 @@ def test_what_arrives_late_writes_to_no_state_that_has_become_another_one(moved:
     late.arrived(0, 70)
     if moved == "fetched":
         other.state.hand_on(other.state.digest, 1, late.state)
+    elif moved == "given back":
+        late.state.release()
+    elif moved == "begun anew":
         late.state.begin()
     elif moved == "rolled back":
         late.state.rollback()
@@ -179,6 +184,40 @@ def test_what_arrives_late_writes_to_no_state_that_has_become_another_one(moved:
     digest = late.finish(parts(1.0))
     late.restart(parts(1.0))
     assert late.finish(parts(1.0)) == digest
+
+
+def test_what_was_voted_on_is_kept_until_it_is_stepped_anew() -> None:
+    """A second attempt mostly comes to the same bits, and may be committed by others while it fails here."""
+    voter = weights("nesterov")
+    voter.average.copy_(brought(voter, 0))
+    voter.restart(parts(1.0))
+    voter.arrived(0, voter.average.numel())
+    digest = voter.finish(parts(1.0))
+    voter.restart(parts(1.0))
+    voter.arrived(0, voter.average.numel() - 1)
+    assert voter.state.sealed == digest
+    voter.commit(1)
+    assert voter.state.incoming.chunks == hashlib.sha256(voter.state.memory(committed=True)).digest()
+
+
+def test_a_step_that_went_wrong_in_its_midst_is_taken_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted, other = weights("nesterov"), weights("nesterov")
+    average = brought(interrupted, 0)
+    brought(other, 0)
+    for each in (interrupted, other):
+        each.average.copy_(average)
+
+    def interrupt(jobs: Iterable[Job]) -> None:
+        elementwise(jobs)
+        raise KeyboardInterrupt
+
+    interrupted.restart(parts(1.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "elementwise", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.arrived(0, 100)
+    interrupted.arrived(100, len(average))
+    assert interrupted.finish(parts(1.0)) == other.finish(parts(1.0))
 
 
 def test_a_step_goes_by_the_participants_that_it_is_finished_with() -> None:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.eager import EagerDiLoCo, EagerWeights
-from ictp2p.types import ClusterId
+from ictp2p.sync.values import Participant
+from ictp2p.types import ClusterId, PeerId
 
 Array = NDArray[np.float32]
 F = np.float32
@@ -263,6 +265,40 @@ def test_what_was_dropped_is_in_no_later_capture() -> None:
         np.testing.assert_array_equal(weights.delta.numpy(), np.full(3, moved))
         weights.load()
         np.testing.assert_array_equal(model.w.detach().numpy(), START)
+
+
+def test_all_workers_of_a_cluster_estimate_by_the_round_that_they_saw_last() -> None:
+    """Regression: a leader went by an attempt of fewer that came to nothing, of which its followers never heard."""
+    workers = ("leader", "follower", "newcomer")
+    found = {name: EagerWeights(_one(START), _delayed, [], cluster=ClusterId("a")) for name in workers}
+    for name in ("leader", "follower"):
+        found[name].capture(1.0)
+        found[name].average.fill_(0.5)
+        found[name].finish(_parts(4))
+        found[name].commit(1)
+    found["leader"].restart(_parts(3))
+    state = found["follower"].state
+    state.hand_on(state.digest, 1, found["newcomer"].state)
+    found["newcomer"].take_over(found["follower"].carried(captured=False))
+    for weights in found.values():
+        weights.tensors()[0].data.fill_(3.0)
+        weights.capture(1.0)
+    np.testing.assert_array_equal(found["leader"].tensors()[0].detach(), found["follower"].tensors()[0].detach())
+    np.testing.assert_array_equal(found["newcomer"].tensors()[0].detach(), found["follower"].tensors()[0].detach())
+
+
+def _one(values: Array) -> torch.nn.Module:
+    model = torch.nn.Module()
+    model.w = torch.nn.Parameter(torch.from_numpy(values.copy()))
+    return model
+
+
+def _delayed(params: list[torch.nn.Parameter]) -> DelayedNesterov:
+    return DelayedNesterov(params, every=4)
+
+
+def _parts(count: int) -> list[Participant]:
+    return [Participant(ClusterId("abcd"[i]), PeerId(str(i) * 32), 0, 1.0, b"") for i in range(count)]
 
 
 def test_what_has_diverged_is_not_brought(make_world: Any) -> None:

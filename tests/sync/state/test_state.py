@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError, MeshMismatch, StateError
 from ictp2p.sync.state.global_state import GlobalState
-from ictp2p.sync.state.manifest import CHUNK, Entry, extent
+from ictp2p.sync.state.manifest import CHUNK, Entry, digest_of, extent, read
 from tests.sync.state.resident import resident
 from tests.sync.state.states import ENTRIES, HUGE, NAMES, SETTINGS, WIDE, filled, receive, whole
 
@@ -390,3 +390,13 @@ def test_the_former_state_is_there_after_a_commit_of_any_extent() -> None:
         state.commit(state.version + 1)
         assert all(torch.equal(state.former[name], tensor) for name, tensor in before.items())
         assert {n for n in before if not torch.equal(state.former[n], state.committed[n])} == names
+
+
+def test_what_a_predecessor_has_computed_may_still_be_had() -> None:
+    """A policy ended while its last round was decided, and the next one begins with nothing."""
+    before, after = filled(1), GlobalState(ENTRIES, SETTINGS)
+    before.begin()["w"].fill_(7.0)
+    sealed = before.seal({"round": 1})
+    after.succeed(before)
+    for index in range(read(after.manifest(sealed)).count):
+        assert digest_of(after.chunk(sealed, index)) == before.incoming.chunk_digest(index)

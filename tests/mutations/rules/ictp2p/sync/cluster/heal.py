@@ -47,4 +47,11 @@ MUTATIONS: Final = (
         "received = tensors",
         ("sync/cluster/test_heal.py::test_a_source_that_dies_leaves_the_others_whole",),
     ),
+    Mutation(
+        "given-back-while-it-is-written-to",
+        "What a source computes while it heals others stays in its memory.",
+        "        if not sends:  # the source's next state may be under way\n            state.release()\n",
+        "        state.release()\n",
+        ("sync/cluster/test_heal.py::test_what_a_source_is_computing_is_not_given_back",),
+    ),
 )

@@ -29,8 +29,15 @@ MUTATIONS: Final = (
     Mutation(
         "hashed-at-the-end",
         "What is final is hashed while the rest is on the wire.",
-        "        self._draft.final(",
-        "        if False: self._draft.final(",
+        "        draft.final(",
+        "        if False: draft.final(",
         ("sync/model/test_stepping.py::test_what_is_final_is_hashed_before_the_rest_is_here",),
+    ),
+    Mutation(
+        "interrupted-and-gone-on-with",
+        "A step that was interrupted in its midst is taken anew.",
+        "draft, self._draft = self._draft, None",
+        "draft = self._draft",
+        ("sync/model/test_stepping.py::test_a_step_that_went_wrong_in_its_midst_is_taken_anew",),
     ),
 )

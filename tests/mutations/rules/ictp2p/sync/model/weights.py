@@ -15,7 +15,7 @@ MUTATIONS: Final = (
     Mutation(
         "several-count-as-one",
         "A delayed step counts the contributions that its average is of: all at once are a whole step.",
-        "return self._pace.phase(self.state.counters), contributions, self.rounds",
+        "return self._pace.phase(self.state.counters), self._contributions, self.rounds",
         "return self._pace.phase(self.state.counters), 1, self.rounds",
         ("sync/policies/test_asynchronous.py::test_clusters_of_equal_speed_are_diloco_to_the_bit",),
     ),
@@ -43,8 +43,8 @@ MUTATIONS: Final = (
     Mutation(
         "scheduled-by-the-version",
         "An outer schedule goes by the agreed number of rounds, which a checkpoint holds, and not by versions.",
-        "return self._pace.phase(self.state.counters), contributions, self.rounds",
-        "return self._pace.phase(self.state.counters), contributions, self.state.version - 1",
+        "return self._pace.phase(self.state.counters), self._contributions, self.rounds",
+        "return self._pace.phase(self.state.counters), self._contributions, self.state.version - 1",
         ("sync/optimizers/test_outer_schedule.py::test_it_goes_on_from_a_checkpoint_where_versions_begin_anew",),
     ),
     Mutation(
@@ -71,8 +71,8 @@ MUTATIONS: Final = (
     Mutation(
         "written-to-what-is-another-state-by-now",
         "What is told of an attempt that ended writes to no state that was fetched since.",
-        "        if self._stepping.stands:\n",
-        "        if True:\n",
+        "        if self._stepping is not None and self._stepping.stands:\n",
+        "        if self._stepping is not None:\n",
         ("sync/model/test_stepping.py::test_what_arrives_late_writes_to_no_state_that_has_become_another_one",),
     ),
     Mutation(
@@ -103,5 +103,12 @@ MUTATIONS: Final = (
         "        self.state.begin([*names, *self._averaged(deltas), *self.agenda.names])\n"
         "        return self.state.begin([*names, *self._averaged(deltas)])",
         ("sync/model/test_stepping.py::test_what_is_decided_last_is_in_the_digest",),
+    ),
+    Mutation(
+        "seal-broken-for-an-attempt-that-may-fail",
+        "What was voted on is kept until it is stepped anew: another may yet commit it.",
+        "if self._stepping is None and not self.state.sealed:",
+        "if self._stepping is None:",
+        ("sync/model/test_stepping.py::test_what_was_voted_on_is_kept_until_it_is_stepped_anew",),
     ),
 )

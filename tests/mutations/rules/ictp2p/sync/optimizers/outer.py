@@ -15,8 +15,8 @@ MUTATIONS: Final = (
     Mutation(
         "momentum-scaled-by-the-rate",
         "What a step moves by is scaled where it lies only if nobody needs it any more.",
-        'move.mul(group["lr"]) if lasts else',
-        'move.mul(group["lr"]) if False else',
+        "move.mul(rate) if lasts else",
+        "move.mul(rate) if False else",
         ("sync/optimizers/test_outer.py::test_nesterov_rounds_each_operation_once",),
     ),
     Mutation(

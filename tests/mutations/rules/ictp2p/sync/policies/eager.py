@@ -43,4 +43,11 @@ MUTATIONS: Final = (
         "moved = self._views(self.delta)",
         ("sync/policies/test_eager.py::test_what_a_failed_round_brought_outlives_a_capture_that_was_refused",),
     ),
+    Mutation(
+        "estimated-by-an-attempt-that-came-to-nothing",
+        "All workers of a cluster estimate by the round that they saw last.",
+        "self._unlanded, self._contributions = True, self._seen",
+        "self._unlanded, self._contributions = True, max(1, len(self._parts))",
+        ("sync/policies/test_eager.py::test_all_workers_of_a_cluster_estimate_by_the_round_that_they_saw_last",),
+    ),
 )

@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "What a worker has computed for a round is kept until it is known whether the mesh has committed it.",
         "        if not self.sealed:\n            self.draft, self._beside = None, {}\n",
         "        if True:\n            self.draft, self._beside = None, {}\n",
-        ("sync/cluster/test_heal.py::test_what_a_source_has_computed_may_still_be_committed",),
+        ("sync/state/test_state.py::test_what_a_predecessor_has_computed_may_still_be_had",),
     ),
     Mutation(
         "state-committed-unverified",
@@ -36,8 +36,8 @@ MUTATIONS: Final = (
     Mutation(
         "what-was-written-over-is-here",
         "Only what lies in the memory of the next state untouched is not fetched.",
-        '        self.sealed, self._beside = b"", {}\n',
-        '        self.sealed = b""\n',
+        '        self.sealed, self.draft, self._beside = b"", None, {}\n',
+        '        self.sealed, self.draft = b"", None\n',
         ("sync/state/test_receiving.py::test_whatever_came_before_only_what_is_here_is_taken_for_it",),
     ),
     Mutation(
@@ -102,5 +102,12 @@ MUTATIONS: Final = (
         "        self.draft, self._beside = None, {}\n        self._halves.touch(self._halves.everywhere())",
         "        self._beside = {}\n        self._halves.touch(self._halves.everywhere())",
         ("sync/state/test_draft.py::test_a_state_that_others_wrote_to_is_hashed_anew",),
+    ),
+    Mutation(
+        "written-to-what-was-received",
+        "Who receives a state begins no step that was begun before it.",
+        '        self.sealed, self.draft = b"", None  # first, as in `rollback`\n',
+        '        self.sealed = b""  # first, as in `rollback`\n',
+        ("sync/model/test_stepping.py::test_what_arrives_late_writes_to_no_state_that_has_become_another_one",),
     ),
 )
