@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.collectives.running.flat import Flat
-from ictp2p.collectives.running.sums import Adder, Weights
+from ictp2p.collectives.running.sums import Adder, Weights, _before_line
 from ictp2p.errors import ConfigError
 
 
@@ -87,6 +87,30 @@ def test_a_sum_that_is_passed_on_is_made_where_it_leaves_from_and_nowhere_else(d
     total = [x * factors[me] + 10 * factors[others[0]] + 20 for x in (2, 3, 4, 5)]
     assert bytes(room) == torch.tensor(total, dtype=wide).view(torch.uint8).numpy().tobytes()
     assert torch.cat(tensors).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(shift=st.integers(0, 70), cut=st.integers(0, 70), extra=st.integers(0, 70))
+def test_long_ranges_that_begin_anywhere_are_added_whole(dtype: torch.dtype, shift: int, cut: int, extra: int) -> None:
+    """Their first elements, up to a line of the cache, are added by themselves."""
+    length = 16 * 1024 + extra
+    whole, target = torch.arange(shift + length).to(dtype), torch.zeros(shift + length, dtype=dtype)
+    flat, outputs = Flat([whole[shift:]]), Flat([target[shift:]])
+    other = whole[shift + cut :]
+    staged = {1: (memoryview(other.view(torch.uint8).numpy()), True)}
+    Adder(flat, outputs, Weights([1, 1], "sum", flat), 0, length).finish(cut, length, staged)
+    assert torch.equal(target[shift + cut :], other + other)
+    assert not target[: shift + cut].any()
+
+
+def test_a_long_range_is_written_from_the_beginning_of_a_line_on() -> None:
+    memory = np.zeros(10_000, np.float32)
+    for first in range(40):
+        target = memory[first:]
+        assert (target[_before_line(target) :].ctypes.data, _before_line(target[:100])) == (
+            -(-target.ctypes.data // 64) * 64,
+            0,
+        )
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=5), st.sampled_from([1e-290, 1e-6, 1.0, 1e6, 1e290]))

@@ -42,4 +42,18 @@ MUTATIONS: Final = (
         "        return mine\n",
         ("bulk/test_reduce.py::test_in_place_is_exact_whatever_our_place_among_the_terms",),
     ),
+    Mutation(
+        "beginnings-left-out",
+        "What comes before the first line of the cache in a long range is added as well.",
+        "                self._sum(target[:head], [(term[:head], factor) for term, factor in piece])\n",
+        "",
+        ("collectives/running/test_sums.py::test_long_ranges_that_begin_anywhere_are_added_whole",),
+    ),
+    Mutation(
+        "written-across-lines",
+        "A long range is written from the beginning of a line of the cache on.",
+        '-target.__array_interface__["data"][0] % _LINE // target.itemsize',
+        "0",
+        ("collectives/running/test_sums.py::test_a_long_range_is_written_from_the_beginning_of_a_line_on",),
+    ),
 )
