@@ -1,4 +1,4 @@
-"""A model beside the global state, and the arithmetic between the two.
+"""A model beside the global state.
 
 The global state holds each trained parameter and each floating-point buffer in float32 (float64 for a model that is
 all of that), then the state of the outer optimizer. Three places for a value: the model (`local`), what the mesh agreed
@@ -16,7 +16,6 @@ went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -27,9 +26,10 @@ from torch import Tensor
 from ictp2p.concurrency.elementwise import elementwise
 from ictp2p.concurrency.torch_threads import exactly
 from ictp2p.device_memory import placed, settle
-from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.errors import ConfigError
 from ictp2p.sync import options
 from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.model.arithmetic import check_finite, clear, mix_in, subtract, take_mean
 from ictp2p.sync.model.stepping import Stepping
 from ictp2p.sync.model.tensors import BUFFER, ModelTensors
 from ictp2p.sync.optimizers.outer import Outer, OuterFactory, wide
@@ -217,9 +217,9 @@ class Weights:
         self._captured = self.fragment
         views = self._views(self.delta)
         if not weight:
-            return empty(views)
+            return clear(views)
         self._subtract(views, self.state.committed)
-        self._check_captured(views)
+        check_finite(views)
 
     def _subtract(self, views: Mapping[str, Tensor], bases: Mapping[str, Tensor]) -> None:
         """Have views on the host hold what the model has moved from `bases`, as it was loaded from them."""
@@ -233,11 +233,7 @@ class Weights:
         )
 
     def _difference(self, name: str) -> Callable[[Tensor, Tensor, Tensor], None]:
-        return partial(_subtract, self._tensors[name].dtype, name in self.buffers)
-
-    def _check_captured(self, views: Mapping[str, Tensor]) -> None:
-        if not math.isfinite(sum(view.sum().item() for view in views.values())):
-            _check_finite(views)
+        return partial(subtract, self._tensors[name].dtype, name in self.buffers)
 
     @property
     def landed(self) -> int:
@@ -348,7 +344,7 @@ class Weights:
     def _land(self, names: Iterable[str]) -> None:
         """Mix what a round brought into the model."""
         elementwise(
-            (partial(_mix, self._mix, name in self.buffers), (self._tensors[name], self.state.committed[name]))
+            (partial(mix_in, self._mix, name in self.buffers), (self._tensors[name], self.state.committed[name]))
             for name in names
         )
 
@@ -396,7 +392,7 @@ class Weights:
 
     def _mean_of_buffer(self, name: str) -> Callable[[Tensor, Tensor], None]:
         """What makes of a buffer the mean of what the clusters hold."""
-        return partial(_take, name in self._model.variances)
+        return partial(take_mean, name in self._model.variances)
 
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
@@ -420,45 +416,3 @@ class Weights:
 
 def _contributing(parts: Sequence[Participant]) -> int:
     return max(1, sum(part.weight > LOOKS_ON for part in parts))
-
-
-def _subtract(held: torch.dtype, masks: bool, view: Tensor, base: Tensor, value: Tensor) -> None:
-    """Have a view be `base`, as a model of type `held` was loaded from it, minus its value.
-
-    A buffer may hold infinity (a mask does), which is no difference.
-    """
-    view.copy_(value)
-    base = base.to(held).to(view.dtype)
-    same = base == view if masks else None
-    torch.sub(base, view, out=view)
-    if same is not None:
-        view.masked_fill_(same, 0.0)
-
-
-def _take(positive: bool, agreed: Tensor, delta: Tensor) -> None:
-    """Have a buffer follow the mean. A variance stays one, whatever a codec made of that."""
-    agreed.sub_(delta)
-    if positive:
-        agreed.clamp_(min=0.0)
-
-
-def _mix(part: float, masks: bool, value: Tensor, now: Tensor) -> None:
-    """Have a value keep so much of itself, and be what was agreed in the rest; infinity that is in both stays."""
-    if part:
-        ours = value.to("cpu", now.dtype, copy=True)
-        mixed = ours.mul(part).add_(now.mul(1.0 - part))
-        now = torch.where(ours == now, now, mixed) if masks else mixed
-    value.copy_(now)
-
-
-def empty(views: Mapping[str, Tensor]) -> None:
-    """Have a contribution hold nothing."""
-    for view in views.values():
-        view.zero_()
-
-
-def _check_finite(views: Mapping[str, Tensor]) -> None:
-    wrong = [name.removeprefix(BUFFER) for name, view in views.items() if not view.isfinite().all()]
-    if wrong:
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise NotFinite(f"{', '.join(wrong[:3])}{more} hold NaN or infinity: this cluster's training has diverged")

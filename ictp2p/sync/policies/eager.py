@@ -30,7 +30,8 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh
-from ictp2p.sync.model.weights import Weights, empty
+from ictp2p.sync.model.arithmetic import check_finite, clear
+from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import plain
 from ictp2p.sync.two_level.policy import Policy
@@ -135,8 +136,8 @@ class EagerWeights(Weights):
         moved = self._views(self.average)  # of use to nobody between a landing and the next round
         self._subtract(moved, {n: (self._start if n in self.trained else self.state.committed)[n] for n in moved})
         if not weight:
-            empty(moved)
-        self._check_captured(moved)  # before it is added to what has still to be brought
+            clear(moved)
+        check_finite(moved)  # before it is added to what has still to be brought
         for name, view in self._views(self.delta).items():
             view.copy_(moved[name].add_(view) if self._unlanded and weight and name in self.trained else moved[name])
         self._unlanded, self._contributions = True, self._seen

@@ -29,6 +29,7 @@ from ictp2p.collectives.codecs.topk import BLOCK, TopK
 from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
 from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh
+from ictp2p.sync.model.arithmetic import check_finite
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import Nesterov, OuterFactory
 from ictp2p.sync.options import number, whole
@@ -146,7 +147,7 @@ class SparseWeights(Weights):
         kept = self._kept[self._captured]
         if weight:
             kept.apply(self.delta)
-            self._check_captured(self._views(self.delta))
+            check_finite(self._views(self.delta))
         else:
             kept.pending.copy_(kept.residual)
 

@@ -32,7 +32,7 @@ MUTATIONS: Final = (
     Mutation(
         "eager-brings-what-diverged",
         "A cluster whose training has diverged brings nothing, in every policy.",
-        "        self._check_captured(moved)",
+        "        check_finite(moved)",
         "        _ = self._unlanded",
         ("sync/policies/test_eager.py::test_what_has_diverged_is_not_brought",),
     ),

@@ -15,7 +15,7 @@ MUTATIONS: Final = (
     Mutation(
         "overflow-brought-in-part",
         "What overflows with what a sparse cluster kept back is not brought.",
-        "            self._check_captured(self._views(self.delta))\n",
+        "            check_finite(self._views(self.delta))\n",
         "",
         ("sync/policies/test_sparse.py::test_what_overflows_with_what_was_kept_back_is_not_brought",),
     ),
