@@ -133,6 +133,7 @@ class Watch:
 
     CHECKS = 16
     _STANDING = CHECKS // 4
+    """Checks in a row after which a connection stands still, though it is not given up yet."""
 
     def __init__(self, stall: float) -> None:
         self.stall = stall

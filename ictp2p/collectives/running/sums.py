@@ -35,7 +35,7 @@ _COMBINE: dict[str, tuple[np.ufunc, float]] = {
 }
 """How two terms become one, and what changes no term (where terms are widened; bits have no floats to be widened)."""
 _LINE, _LONG = 64, 16 * 1024
-"""Bytes of a line of the cache, and of ranges for which it pays to begin with one: two calls cost two microseconds."""
+"""Bytes of a line of the cache, and of ranges for which it pays to begin with one: that takes a call more."""
 _WHOLE = 2**24
 """The whole numbers up to this are all float32."""
 _BITWISE = frozenset({"band", "bor", "bxor"})

@@ -46,6 +46,8 @@ class Stepping:
         self._arrived = list[Range]()
         self._waiting = list[Range]()
         """Of these, what is not stepped yet."""
+        self._waits = 0
+        """Elements of that."""
 
     @property
     def stands(self) -> bool:
@@ -56,15 +58,14 @@ class Stepping:
         """Elements `[start, stop)` of the average are final; each of them is told at most once."""
         self._arrived.append((start, stop))
         self._waiting.append((start, stop))
-        itemsize = self._jobs[0][1][1].itemsize
-        if sum(stop - start for start, stop in self._waiting) * itemsize >= _BATCH:
+        self._waits += stop - start
+        if self._waits * self._jobs[0][1][1].itemsize >= _BATCH:
             self._step(self._waiting)
-            self._waiting = []
+            self._waiting, self._waits = [], 0
 
     def complete(self) -> None:
         """All elements are final, told or not."""
         self._step([*self._waiting, *_gaps(self._arrived, self._ends[-1] if self._ends else 0)])
-        self._waiting = []
 
     def _step(self, ranges: Iterable[Range]) -> None:
         pieces = [piece for each in ranges for piece in self._cut(*each)]

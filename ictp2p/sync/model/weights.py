@@ -104,10 +104,10 @@ class Weights:
         self._captured = 0
         self._parts: Sequence[Participant] = ()
         """Of whom the average is that arrives."""
-        self._contributions = 1
-        """Of how many clusters the average is that is stepped with."""
         self._stepping: Stepping | None = None
         """The step that is taken while it does."""
+        self._contributions = 1
+        """Of how many clusters the average is that is stepped with."""
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The model's tensors that are trained together."""

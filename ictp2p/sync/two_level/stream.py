@@ -109,9 +109,7 @@ class Publisher:
 
     def _piece(self, first: int, last: int) -> None:
         staging = self._group.staging(last - first, self._average.dtype)
-        np.copyto(
-            staging.numpy(), self._average[first:last].numpy()
-        )  # by this thread alone, as torch's team would spin
+        _copy(self._average[first:last], staging)
         self._group.broadcast(staging, 0)
 
     def _send(self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "") -> None:
@@ -193,5 +191,10 @@ def _take(group: Group, average: Tensor, start: int, stop: int) -> int:
         raise LocalGroupError(f"leader {group.members[0]} announced elements {start} to {stop} of {average.numel()}")
     staging = group.staging(stop - start, average.dtype)
     group.broadcast(staging, 0)
-    np.copyto(average[start:stop].numpy(), staging.numpy())
+    _copy(staging, average[start:stop])
     return stop - start
+
+
+def _copy(content: Tensor, place: Tensor) -> None:
+    """Copy a piece in this thread alone: torch divides it among a team, which then spins beside whoever trains."""
+    np.copyto(place.numpy(), content.numpy())

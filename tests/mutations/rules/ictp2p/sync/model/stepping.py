@@ -22,8 +22,8 @@ MUTATIONS: Final = (
     Mutation(
         "stepped-twice",
         "No element is stepped twice.",
-        "            self._waiting = []\n\n    def complete",
-        "\n    def complete",
+        "            self._waiting, self._waits = [], 0\n",
+        "            self._waits = 0\n",
         ("sync/model/test_stepping.py::test_the_bits_are_those_of_a_step_at_once",),
     ),
     Mutation(
