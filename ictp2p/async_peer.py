@@ -31,6 +31,7 @@ from ictp2p.errors import IctError, LocalProtocolError, PeerClosed, PeerFailed, 
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.control_plane import ControlPlane
+from ictp2p.runtime.custody import Custody
 from ictp2p.runtime.data_folder import claim, keep_to, let_go
 from ictp2p.runtime.data_plane import DataPlane
 from ictp2p.runtime.departure import Departure
@@ -38,6 +39,7 @@ from ictp2p.runtime.entrance import Entrance
 from ictp2p.runtime.errands import Errands
 from ictp2p.runtime.events import tell
 from ictp2p.runtime.group_store import GroupStore, OpenStore
+from ictp2p.runtime.handover import Handover
 from ictp2p.runtime.health import Health
 from ictp2p.runtime.participation import Outcome, Participation, Reduction
 from ictp2p.runtime.reactions import Reactions
@@ -45,7 +47,7 @@ from ictp2p.runtime.reporting import status_of
 from ictp2p.runtime.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.seams import Seams
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rounds.restore import NOTHING, Held
+from ictp2p.sync.rounds.restore import Held
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
@@ -118,7 +120,6 @@ class AsyncPeer:
         """Why this peer stopped by itself, if it did."""
         self._begun = self._closed = False
         self._collapse: asyncio.Task[None] | None = None
-        self._state: Provider | None = None
 
     # ------------------------------------------------------------ life
 
@@ -190,7 +191,7 @@ class AsyncPeer:
             self._seams,
             self.security,
             self.reception,
-            self.held,
+            lambda: self.held(),
             self._notice,
             self._fail,
             self._warn,
@@ -199,6 +200,8 @@ class AsyncPeer:
         network, random_bytes = self._seams.network, self._seams.random_bytes
         data = DataPlane(config, self._identity, self.driver, network, self.security, self.telemetry, random_bytes)
         self.bulk = data.bulk
+        self._custody = Custody(self.bulk, self.telemetry, self.clock)
+        self._handover = Handover(config, self.core, self.bulk, self._custody, self.telemetry, self.clock)
         ways = control.dial, control.found, control.join
         self._entrance = Entrance(config, self._seams.disk, self.core, *ways, self._warn)
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
@@ -217,7 +220,7 @@ class AsyncPeer:
         )
 
     async def leave(self) -> bool:
-        """Leave for good: give up the vote, say goodbye, and close.
+        """Leave for good: hand over what nobody else holds, give up the vote, say goodbye, and close.
 
         Returns:
             Whether all who need to know that this peer votes no longer do know it. If not, they may need its vote to
@@ -229,10 +232,16 @@ class AsyncPeer:
             await self.close()
             return False
         try:
+            await self.hand_over()
             await self._departure.take(self.control)
         finally:  # cancelled or broken: who leaves `async with` has nobody who closes this peer later
             await self.close()
         return self._departure.released.is_set()
+
+    async def hand_over(self) -> None:
+        """Before this peer leaves: have the agreed state held by others, if they do not hold it; see `handover`."""
+        if not self._closed and self.failure is None:
+            await self._handover.take()
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends.
@@ -338,8 +347,8 @@ class AsyncPeer:
 
     def provide(self, state: Provider) -> None:
         """As `serve_state`, wherever the state is."""
-        self._state = state
-        serve_state(self.bulk, state, lambda: self._reserve(_CHUNK))
+        self._custody.own = state
+        serve_state(self.bulk, self._custody, lambda: self._reserve(_CHUNK))
 
     def _reserve(self, seconds: float) -> None:
         """Have our line free of probes from now on, for a while: whoever waits for what comes over it needs it."""
@@ -350,10 +359,12 @@ class AsyncPeer:
         """Receive an agreed state of whoever should have it; see `state_exchange.fetch_agreed`."""
         began = self.clock()
         try:
-            await fetch_agreed(self.core, self.bulk, ref, state, self.telemetry, self.clock)
+            if not await self._custody.hand_on(ref, state):
+                await fetch_agreed(self.core, self.bulk, ref, state, self.telemetry, self.clock)
         except StateError:
             self._note_fetch(ref, self.clock() - began)
             raise
+        self._custody.reached(ref.version)
         self._note_fetch(ref, self.clock() - began)
 
     def _note_fetch(self, ref: StateRef, seconds: float) -> None:
@@ -367,7 +378,7 @@ class AsyncPeer:
 
     def held(self) -> Held:
         """Version and digest of the global state that others can have of this peer."""
-        return NOTHING if self._state is None else self._state.held()
+        return self._custody.held()
 
     def equip(self, device: Device) -> None:
         """Say what the training thread computes on."""

@@ -7,6 +7,7 @@ program needs in `async_peer`; this joins them under the names that users see.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ from ictp2p.errors import (
     IctError,
     LocalProtocolError,
     PeerClosed,
+    RoundTimeout,
     Translated,
     VersionMismatch,
     lacking,
@@ -222,10 +224,27 @@ class Peer(CollectiveCalls, _MeshMethods):
             self._engine.close()
         if self._lived is not None:
             self._lived.closing()
+        self._hand_over(handle)
         handle.leave()
         self._left = True
         if self._lived is not None:
             self._lived.closed()
+
+    def _hand_over(self, handle: Handle) -> None:
+        """Wait while others fetch what nobody but this worker holds; not for a peer that stands still."""
+        with contextlib.suppress(PeerClosed, RoundTimeout):
+            future = handle.hand_over()
+            try:
+                while True:
+                    try:
+                        return handle.wait(future, self.config.global_timeouts.connect)
+                    except TimeoutError:
+                        if future.done():
+                            raise
+                        handle.waiting()
+            finally:
+                future.cancel()
+                del future  # as in `LoopThread.wait`
 
     def _stop(self, handle: Handle) -> None:
         """End where it lives, and all that waits for it: what has left has ended most of that."""

@@ -55,6 +55,10 @@ class SizeOnly(GlobalState):
         self._length = extent(self.entries)
         self._scratch = bytearray(CHUNK)
 
+    def beside(self) -> SizeOnly:
+        """An empty state for another version; see `GlobalState.beside`."""
+        return SizeOnly(self.entries[0].shape[0], self.settings)
+
     @property
     def chunks(self) -> int:
         """How many it stands for."""

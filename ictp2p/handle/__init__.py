@@ -176,6 +176,10 @@ class Handle(Protocol):
         """Join the mesh; see `AsyncPeer.start`."""
         ...
 
+    def hand_over(self) -> Future[None]:
+        """Have others hold the agreed state before this peer leaves; see `AsyncPeer.hand_over`."""
+        ...
+
     def leave(self) -> None:
         """Leave the mesh politely. Raises `PeerClosed` if the peer stands still, or ends meanwhile."""
         ...

@@ -37,6 +37,8 @@ from ictp2p.handle.service import PeerService
 from ictp2p.machine import Notice
 from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.rounds.restore import NOTHING, Held
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import read
 from ictp2p.telemetry import Event
 
 _PR_SET_PDEATHSIG = 1
@@ -126,6 +128,8 @@ class Child:
                 return self.service.start()
             case to_peer.Leave():
                 return self.peer.leave()
+            case to_peer.HandOver():
+                return self.peer.hand_over()
             case to_peer.View(name=name):
                 return self.service.view(name)
             case to_peer.Note(kind=kind, fields=fields):
@@ -286,6 +290,11 @@ class Child:
     async def chunk(self, digest: bytes, index: int) -> bytes:
         """Of the training program's state."""
         return msgspec.msgpack.decode(await self.ask(to_training.WantsChunk(digest, index)), type=bytes)
+
+    async def room(self) -> GlobalState:
+        """Of what the training program's state consists of, as far as it has one."""
+        manifest = read(await self.manifest(self._held[1]))
+        return GlobalState(manifest.entries, manifest.settings)
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -136,6 +136,10 @@ class ProcessHandle:
         """Join the mesh."""
         self._ask(to_peer.Start(), None)
 
+    def hand_over(self) -> Future[None]:
+        """Have others hold the agreed state."""
+        return self._requests.ask(to_peer.HandOver(), None)
+
     def leave(self) -> None:
         """Leave the mesh politely; a process that is gone has left.
 

@@ -103,6 +103,10 @@ class ThreadHandle:
         """Join the mesh."""
         self._finish(self.loop.submit(self.service.start))
 
+    def hand_over(self) -> Future[None]:
+        """Have others hold the agreed state."""
+        return self.loop.submit(self._peer.hand_over)
+
     def leave(self) -> None:
         """Leave the mesh politely; a loop that has ended, with the program, has left.
 

@@ -29,6 +29,10 @@ class Leave(Words, tag=3, frozen=True, array_like=True):
     """Leave it."""
 
 
+class HandOver(Words, tag=29, frozen=True, array_like=True):
+    """Before that: have others hold the agreed state."""
+
+
 class View(Words, tag=4, frozen=True, array_like=True):
     """See something; answered by plain data."""
 
@@ -205,6 +209,7 @@ ToPeer = (
     Begin
     | Start
     | Leave
+    | HandOver
     | View
     | Note
     | Where

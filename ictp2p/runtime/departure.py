@@ -1,5 +1,7 @@
 """How a peer leaves for good, so that those who stay lose nothing by it: its vote first, then its place.
 
+Before that comes what it alone holds of the state (`handover`): while it is handed over, its cluster is still led.
+
 Who just ends takes its vote along. Its mesh counts it for dead, but a quorum is one of decided voters, and two of three
 that ended one after the other would leave a mesh in which nothing can be decided any more. So a peer that leaves asks
 to be released, and votes on until the others have decided that they do without it. Where no quorum answers in time, it

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import mmap
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -53,6 +54,15 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     chunks: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a fetch took."""
+
+    size: int
+    """Bytes that were received."""
+    seconds: float
+
+
 class Provider(Protocol):
     """A state that others can have here."""
 
@@ -66,6 +76,10 @@ class Provider(Protocol):
 
     async def chunk(self, digest: bytes, index: int) -> bytes:
         """One chunk. Raises `StateError`."""
+        ...
+
+    async def room(self) -> GlobalState:
+        """Room for another version of it. Raises `StateError` if what it takes is not known."""
         ...
 
 
@@ -86,6 +100,10 @@ class Here:
     async def chunk(self, digest: bytes, index: int) -> bytes:
         """One chunk."""
         return self._state.chunk(digest, index)
+
+    async def room(self) -> GlobalState:
+        """Room for another version of it."""
+        return self._state.beside()
 
 
 def serve_state(bulk: Bulk, state: Provider, sends: Callable[[], None] = lambda: None) -> None:
@@ -131,7 +149,9 @@ async def fetch_agreed(
         return _with_witnesses(core, ref).providers
 
     wanted = _with_witnesses(core, ref)
-    await fetch_state(bulk, wanted, state, telemetry, clock, superseded=superseded, witnesses=witnesses)
+    fetched = await fetch_state(bulk, wanted, state, telemetry, clock, superseded=superseded, witnesses=witnesses)
+    told = {"seconds": fetched.seconds, "bytes": fetched.size, "providers": list(wanted.providers)}
+    telemetry.event("state_fetched", version=ref.version, **told)
 
 
 def _with_witnesses(core: Core, ref: StateRef) -> StateRef:
@@ -160,14 +180,14 @@ async def fetch_state(
     profile: TransferProfile | None = None,
     superseded: Callable[[], bool] = lambda: False,
     witnesses: Callable[[], Sequence[PeerId]] = tuple,
-) -> None:
+) -> Fetched:
     """Receive `ref` into the tentative half of `state`, verify it, and commit it there.
 
     Args:
         bulk: how to ask.
         ref: what to fetch, and of whom.
         state: where it goes.
-        telemetry: told what happens.
+        telemetry: told of wrong bytes.
         clock: monotonic seconds.
         profile: how patient to be.
         superseded: whether a newer state has been agreed on, so that insisting on this one is in vain.
@@ -179,7 +199,8 @@ async def fetch_state(
             failed, and there is a newer state to ask for.
         MeshMismatch: the mesh trains something else; the first difference is named.
     """
-    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile(), superseded, witnesses).run()
+    transfer = _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile(), superseded, witnesses)
+    return await transfer.run()
 
 
 class _Transfer:
@@ -219,7 +240,7 @@ class _Transfer:
         self._newest: list[PeerId] = []
         """Those of the last trial."""
 
-    async def run(self) -> None:
+    async def run(self) -> Fetched:
         try:
             while not self._fetch.done:
                 await self._turn()
@@ -232,13 +253,7 @@ class _Transfer:
             for peer, connection in self._lanes.values():
                 self._bulk.lanes.close(peer, [connection])
         await blocking(self._state.verified, self._ref.version)
-        self._telemetry.event(
-            "state_fetched",
-            version=self._ref.version,
-            seconds=self._clock() - self._began,
-            bytes=self._bytes,
-            providers=list(self._ref.providers),
-        )
+        return Fetched(self._bytes, self._clock() - self._began)
 
     async def _turn(self) -> None:
         """Ask what is to be asked, then wait until something happens."""

@@ -204,6 +204,10 @@ class GlobalState:
             receiver.take(index, memoryview(self.chunk(digest, index)))
         receiver.verified(version)
 
+    def beside(self) -> GlobalState:
+        """An empty state for another version of this one, of the content that all share."""
+        return GlobalState(self.entries, self.settings)
+
     def held(self) -> tuple[int, bytes]:
         """Version and digest of what other peers can have here, from any thread; no digest if that is nothing."""
         before = self.predecessor

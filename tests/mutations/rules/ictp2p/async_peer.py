@@ -26,4 +26,18 @@ MUTATIONS: Final = (
         "        if False and not self._closed",
         ("test_async_peer.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
     ),
+    Mutation(
+        "left-with-the-only-copy",
+        "Who leaves has others hold the agreed state before.",
+        "            await self.hand_over()\n            await self._departure",
+        "            await self._departure",
+        ("sim/test_handover.py::test_the_only_holder_of_a_version_leaves_once_another_cluster_holds_it",),
+    ),
+    Mutation(
+        "fetched-though-here",
+        "A worker comes first to its own peer for a state that this keeps.",
+        "            if not await self._custody.hand_on(ref, state):\n                await fetch_agreed",
+        "            if True:\n                await fetch_agreed",
+        ("sim/test_handover.py::test_the_only_holder_of_a_version_leaves_once_another_cluster_holds_it",),
+    ),
 )

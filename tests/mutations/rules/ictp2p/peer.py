@@ -68,4 +68,18 @@ MUTATIONS: Final = (
         "                if",
         ("test_peer_life.py::test_who_counts_epochs_off_after_a_drain_comes_to_the_end_and_who_has_no_end_is_refused",),
     ),
+    Mutation(
+        "only-copy-not-waited-for",
+        "A program that ends waits until others hold what its peer alone does.",
+        "        self._hand_over(handle)\n        handle.leave()",
+        "        handle.leave()",
+        ("handle/test_handing_over.py::test_a_peer_hands_over_before_it_leaves_however_long_that_takes",),
+    ),
+    Mutation(
+        "waited-for-a-peer-that-stands",
+        "A program that ends waits for no peer that stands still.",
+        "                        handle.waiting()\n            finally:\n                future.cancel()",
+        "                        pass\n            finally:\n                future.cancel()",
+        ("handle/test_handing_over.py::test_a_peer_that_answers_is_waited_for_and_one_that_stands_still_is_not",),
+    ),
 )
