@@ -20,7 +20,7 @@ import msgspec
 from ictp2p.bulk import Bulk
 from ictp2p.config import Config
 from ictp2p.core.stack import Core
-from ictp2p.errors import NetworkError, StateError
+from ictp2p.errors import IctError
 from ictp2p.gossip.messages import Status
 from ictp2p.runtime.custody import KEPT, KIND, Custody, Wish
 from ictp2p.sync.state.manifest import digest_of
@@ -77,8 +77,9 @@ class Handover:
             return None
         ref = tip[1].state
         try:
-            encoded = await self._custody.manifest(ref.digest)
-        except StateError:
+            async with asyncio.timeout(self._patience):  # a training program may be in the middle of something
+                encoded = await self._custody.manifest(ref.digest)
+        except (IctError, TimeoutError):
             return None
         return ref if digest_of(encoded) == ref.digest else None
 
@@ -104,7 +105,7 @@ class Handover:
                 continue
             try:
                 await self._bulk.request(leader, KIND, wish, answer, timeout=self._patience)
-            except (NetworkError, StateError) as error:
+            except IctError as error:
                 failed[cluster] = f"{leader} of {cluster}: {error}"
             else:
                 if answer == KEPT:
