@@ -11,7 +11,7 @@ import torch
 
 import ictp2p
 from ictp2p.errors import PeerClosed, RoundTimeout
-from tests.handle.test_isolation import PATIENCE, config
+from tests.handle.homes import PATIENCE, config
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ictp2p.torch_backend import ProcessGroup, abreast
 from ictp2p.torch_backend.abreast import Abreast
 from tests.bulk.conftest import run_turns
+from tests.torch_backend.call_options import rooted
 from tests.torch_backend.conftest import together
-from tests.torch_backend.test_group import rooted
 
 PATIENCE = 2.0
 SIZES = [0, 1, abreast.BYTES // 5, abreast.BYTES // 2, abreast.BYTES, 3 * abreast.BYTES]

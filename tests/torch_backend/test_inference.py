@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ictp2p.torch_backend import ProcessGroup
+from tests.torch_backend.call_options import rooted
 from tests.torch_backend.conftest import together
-from tests.torch_backend.test_group import rooted
 
 SIZE = 2
 Make = Callable[..., torch.Tensor]

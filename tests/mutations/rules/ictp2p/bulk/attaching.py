@@ -68,6 +68,6 @@ MUTATIONS: Final = (
         "Who comes when a neighbour has given a collective up hears of it, whatever that one had sent ahead.",
         "            hold.aborted(why)\n            return\n        if desk",
         "            pass\n        if desk",
-        ("torch_backend/test_group.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
+        ("torch_backend/test_group_ends.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
     ),
 )

@@ -25,7 +25,7 @@ MUTATIONS: Final = (
         "A peer that is far ahead has begun what it has begun, however much it was.",
         "_REMEMBERED = 4096",
         "_REMEMBERED = 64",
-        ("torch_backend/test_group.py::test_hundreds_of_messages_may_be_sent_before_one_is_received",),
+        ("torch_backend/test_group_messages.py::test_hundreds_of_messages_may_be_sent_before_one_is_received",),
     ),
     Mutation(
         "one-kind-for-all",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A signal by which a scheduler announces an end is not the end of a peer's process.",
         "    signal.SIGUSR1,\n",
         "",
-        ("handle/test_isolation.py::test_a_signal_that_the_program_answers_is_not_the_end_of_its_peer",),
+        ("handle/test_process_ends.py::test_a_signal_that_the_program_answers_is_not_the_end_of_its_peer",),
     ),
     Mutation(
         "cancelled-before-it-began",
@@ -24,6 +24,6 @@ MUTATIONS: Final = (
         "The process of a peer is killed with its training program, though a fork of that keeps its socket open.",
         "    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)\n",
         "",
-        ("handle/test_isolation.py::test_a_program_that_is_killed_leaves_no_process_and_no_memory",),
+        ("handle/test_process_ends.py::test_a_program_that_is_killed_leaves_no_process_and_no_memory",),
     ),
 )

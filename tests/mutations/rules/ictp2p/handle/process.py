@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "Who counts seconds does not wait for a peer's process that stands still.",
         "            return self._ask(message, kind, seconds)\n",
         "            return self._ask(message, kind)\n",
-        ("handle/test_isolation.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
+        ("handle/test_standing_still.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
     ),
     Mutation(
         "wait-outlives-the-peer",
@@ -31,13 +31,13 @@ MUTATIONS: Final = (
         "The process of a peer is ended where no thread can be had that answers it.",
         "say\n            self.line.close()\n",
         "say\n            pass\n",
-        ("handle/test_isolation.py::test_a_process_is_ended_that_has_no_thread_to_answer_it",),
+        ("handle/test_process_ends.py::test_a_process_is_ended_that_has_no_thread_to_answer_it",),
     ),
     Mutation(
         "rounds-changed-at-the-end",
         "The end of a peer's process is told to all rounds, though another one is brought meanwhile.",
         "        for round_ in tuple(self._rounds.values()):",
         "        for round_ in self._rounds.values():",
-        ("handle/test_isolation.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
+        ("handle/test_process_ends.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
     ),
 )

@@ -10,6 +10,6 @@ MUTATIONS: Final = (
         "A piece of a state is made for a peer's process when the one before it has left.",
         "            self._flush()\n",
         "",
-        ("handle/test_isolation.py::test_one_piece_of_a_state_is_made_at_a_time_and_the_next_one_when_it_has_left",),
+        ("handle/test_process_ends.py::test_one_piece_of_a_state_is_made_at_a_time_and_the_next_one_when_it_has_left",),
     ),
 )

@@ -10,13 +10,13 @@ MUTATIONS: Final = (
         "Who counts seconds does not wait for a peer that stands still.",
         "            return self.loop.call(act, seconds)\n",
         "            return self.loop.call(act)\n",
-        ("handle/test_isolation.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
+        ("handle/test_standing_still.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
     ),
     Mutation(
         "folder-of-an-interrupted-start",
         "A start that is interrupted while the peer is made leaves its data folder to whoever starts it again.",
         "        loop.close(end)\n",
         "        loop.close()\n",
-        ("handle/test_isolation.py::test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free",),
+        ("handle/test_process_ends.py::test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free",),
     ),
 )

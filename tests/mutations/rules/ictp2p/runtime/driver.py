@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "Of two connections that one side dialed that side alone ends one: each may take the other one for the newer.",
         "theirs = not (surplus.dialed or kept.dialed)",
         "theirs = False",
-        ("runtime/test_driver.py::test_of_two_that_the_other_side_dialed_it_ends_one_and_the_other_stays",),
+        ("runtime/test_driver_connections.py::test_of_two_that_the_other_side_dialed_it_ends_one_and_the_other_stays",),
     ),
     Mutation(
         "time-stops-after-a-fault",
@@ -24,7 +24,9 @@ MUTATIONS: Final = (
         "Each connection shows where a peer's host is, also those that are dialed again after the host has moved.",
         "            self._on_shown(connection.local.host)\n",
         "",
-        ("runtime/test_driver.py::test_a_connection_that_the_stack_asked_for_shows_where_this_host_is_as_every_other",),
+        (
+            "runtime/test_driver_connections.py::test_a_connection_that_the_stack_asked_for_shows_where_this_host_is_as_every_other",
+        ),
     ),
     Mutation(
         "said-though-not-kept",
@@ -86,35 +88,37 @@ MUTATIONS: Final = (
         "Of two connections both sides keep the same one: that of the lower id.",
         "return new.dialed == (self.core.card.peer < new.peer_id)",
         "return new.dialed",
-        ("runtime/test_driver.py::test_of_two_connections_both_sides_keep_the_one_that_the_lower_id_dialed",),
+        (
+            "runtime/test_driver_connections.py::test_of_two_connections_both_sides_keep_the_one_that_the_lower_id_dialed",
+        ),
     ),
     Mutation(
         "surplus-end-is-death",
         "The end of a connection that was replaced says nothing about the peer.",
         "if self._connections.get(peer) is not connection:",
         "if peer not in self._connections:",
-        ("runtime/test_driver.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
+        ("runtime/test_driver_connections.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
     ),
     Mutation(
         "heir-of-another-peer",
         "What takes the place of a connection that has ended leads to the same peer.",
         "if c.peer_id == peer and c.is_open), None)",
         "if c.is_open), None)",
-        ("runtime/test_driver.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
+        ("runtime/test_driver_connections.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
     ),
     Mutation(
         "heir-that-has-ended",
         "What takes the place of a connection that has ended has not ended as well.",
         "if c.peer_id == peer and c.is_open), None)",
         "if c.peer_id == peer), None)",
-        ("runtime/test_driver.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
+        ("runtime/test_driver_connections.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
     ),
     Mutation(
         "heir-ended-as-a-surplus",
         "A surplus connection that is needed after all is not ended any more.",
         "        if connection in self._retired:\n            connection.close()\n",
         "        connection.close()\n",
-        ("runtime/test_driver.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
+        ("runtime/test_driver_connections.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
     ),
     Mutation(
         "former-life-kept",
@@ -123,7 +127,7 @@ MUTATIONS: Final = (
         "\n    def _retire",
         (
             "sim/test_world.py::test_a_machine_that_reboots_is_met_as_one_that_knows_nothing",
-            "runtime/test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",
+            "runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",
         ),
     ),
     Mutation(
@@ -131,13 +135,13 @@ MUTATIONS: Final = (
         "What a peer's former life still brings is not taken for the word of its present one.",
         "            retired.abort()\n",
         "            pass\n",
-        ("runtime/test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+        ("runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
     ),
     Mutation(
         "restart-not-told",
         "That a peer is another process now is told.",
         "[Restarted(peer), *self.core.lost(peer, self.clock())]",
         "self.core.lost(peer, self.clock())",
-        ("runtime/test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+        ("runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
     ),
 )

@@ -10,13 +10,15 @@ MUTATIONS: Final = (
         "A group that ends in a hurry leaves no connection behind.",
         "        for connection in told if late else ():\n",
         "        for connection in ():\n",
-        ("torch_backend/test_group.py::test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing",),
+        (
+            "torch_backend/test_group_ends.py::test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing",
+        ),
     ),
     Mutation(
         "group-for-the-collector",
         "A group that has ended is freed with the last reference to it.",
         "            self.bulk.on_lost, self.bulk.on_met = _nobody, _nobody\n",
         "            pass\n",
-        ("torch_backend/test_group.py::test_a_group_that_has_ended_is_freed_with_its_last_reference",),
+        ("torch_backend/test_group_ends.py::test_a_group_that_has_ended_is_freed_with_its_last_reference",),
     ),
 )

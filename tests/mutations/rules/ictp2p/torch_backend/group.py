@@ -24,6 +24,6 @@ MUTATIONS: Final = (
         "A call that is refused on one rank does not shift those after it.",
         "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n",
         "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n        self._calls.number('gather')\n",
-        ("torch_backend/test_group.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
+        ("torch_backend/test_group_tensors.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
     ),
 )

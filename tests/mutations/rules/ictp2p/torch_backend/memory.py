@@ -17,7 +17,7 @@ MUTATIONS: Final = (
         "A result that cannot be written is refused before anything moves.",
         "        if objection := unwritable(tensor):\n",
         "        if objection := False:\n",
-        ("torch_backend/test_group.py::test_results_that_cannot_be_written_are_refused_before_anything_moves",),
+        ("torch_backend/test_group_tensors.py::test_results_that_cannot_be_written_are_refused_before_anything_moves",),
     ),
     Mutation(
         "functional-result-refused",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A receive from anybody is matched before the next one of its tag is: no message is given away twice.",
         "        if before is not None:\n",
         "        if False:\n",
-        ("torch_backend/test_group.py::test_who_receives_from_anybody_gets_each_message_once_and_in_order",),
+        ("torch_backend/test_group_messages.py::test_who_receives_from_anybody_gets_each_message_once_and_in_order",),
     ),
     Mutation(
         "from-anybody-but-itself",

@@ -10,6 +10,6 @@ MUTATIONS: Final = (
         "A factor that would make another type of a tensor is refused on every rank.",
         'device="cpu"), factor) != dtype:',
         'device="cpu"), factor) is None:',
-        ("torch_backend/test_group.py::test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere",),
+        ("torch_backend/test_group_tensors.py::test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere",),
     ),
 )

@@ -45,6 +45,6 @@ MUTATIONS: Final = (
         "Who only attends begins no round.",
         "if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):",
         "if False:",
-        ("sync/rounds/test_round_waits.py::test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin",),
+        ("sync/rounds/test_quorum_waits.py::test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin",),
     ),
 )

@@ -28,7 +28,7 @@ MUTATIONS: Final = (
         "        until = max(until, min(self._ready_at[name] + roll.standing[name][1].slack for name in bringing))\n",
         "",
         (
-            "sync/rounds/test_round_waits.py::test_who_trains_meanwhile_waits_for_the_others_as_long_as_it_has_time",
+            "sync/rounds/test_quorum_waits.py::test_who_trains_meanwhile_waits_for_the_others_as_long_as_it_has_time",
             "sim/test_training.py::test_clusters_that_never_wait_are_together_in_rounds_though_they_drift",
         ),
     ),
@@ -37,21 +37,21 @@ MUTATIONS: Final = (
         "Nobody waits for a round because others have time.",
         "until = max(until, min(self._ready_at[name]",
         "until = max(until, max(self._ready_at[name]",
-        ("sync/rounds/test_round_waits.py::test_who_waits_for_a_round_does_not_wait_because_others_train_meanwhile",),
+        ("sync/rounds/test_quorum_waits.py::test_who_waits_for_a_round_does_not_wait_because_others_train_meanwhile",),
     ),
     Mutation(
         "onlookers-in-a-hurry",
         "After a round to which nobody brought anything, those who look on wait twice as long for those who train.",
         "            self._futile += went_without\n",
         "            pass\n",
-        ("sync/rounds/test_round_waits.py::test_who_looks_on_alone_waits_twice_as_long_after_each_round_of_nothing",),
+        ("sync/rounds/test_onlookers.py::test_who_looks_on_alone_waits_twice_as_long_after_each_round_of_nothing",),
     ),
     Mutation(
         "onlookers-taken-for-the-first",
         "Waiting for stragglers begins when somebody who trains is READY, not when somebody looks on.",
         "first = self._first_at if self._brought_at is None else self._brought_at",
         "first = self._first_at",
-        ("sync/rounds/test_round_waits.py::test_who_looks_on_early_does_not_take_from_the_wait_for_stragglers",),
+        ("sync/rounds/test_onlookers.py::test_who_looks_on_early_does_not_take_from_the_wait_for_stragglers",),
     ),
     Mutation(
         "phases-of-those-who-bring-alone",
@@ -59,7 +59,7 @@ MUTATIONS: Final = (
         "        if len(brought) < len(opened.participants):\n",
         "        if False:\n",
         (
-            "sync/rounds/test_round_waits.py::test_who_dropped_what_was_late_has_a_phase_from_the_round_at_which_it_looked_on",
+            "sync/rounds/test_onlookers.py::test_who_dropped_what_was_late_has_a_phase_from_the_round_at_which_it_looked_on",
         ),
     ),
     Mutation(
@@ -91,8 +91,8 @@ MUTATIONS: Final = (
         "self._most_at is None and len(bringing) > len(roll.absent)",
         "self._most_at is None and len(roll.standing) > len(roll.absent)",
         (
-            "sync/rounds/test_round_waits.py::test_who_looks_on_does_not_make_stragglers_of_those_who_train",
-            "sync/rounds/test_round_waits.py::test_who_looks_on_is_none_of_most_who_are_ready",
+            "sync/rounds/test_onlookers.py::test_who_looks_on_does_not_make_stragglers_of_those_who_train",
+            "sync/rounds/test_onlookers.py::test_who_looks_on_is_none_of_most_who_are_ready",
         ),
     ),
     Mutation(
@@ -100,13 +100,13 @@ MUTATIONS: Final = (
         "Who looks on is no part of the quorum with which a round waits for the others no longer.",
         "door = self._arrivals.door(spec, expected, bringing, self._profile.retry)",
         "door = self._arrivals.door(spec, expected, roll.standing, self._profile.retry)",
-        ("sync/rounds/test_round_waits.py::test_who_looks_on_does_not_close_the_door_on_those_who_train",),
+        ("sync/rounds/test_quorum_waits.py::test_who_looks_on_does_not_close_the_door_on_those_who_train",),
     ),
     Mutation(
         "scattered-by-onlookers",
         "When somebody looks on is no measure of how arrivals scatter.",
         "(*_bringing(roll.standing), *roll.absent)",
         "(*roll.standing, *roll.absent)",
-        ("sync/rounds/test_round_waits.py::test_when_somebody_looks_on_is_no_measure_of_how_arrivals_scatter",),
+        ("sync/rounds/test_quorum_waits.py::test_when_somebody_looks_on_is_no_measure_of_how_arrivals_scatter",),
     ),
 )
