@@ -8,11 +8,7 @@ from typing import Any
 import ictp2p
 
 TOKEN = "0123456789abcdef0123456789abcdef"
-
-
 PATIENCE = 60.0
-
-
 ROOT = Path(__file__).parent.parent.parent
 
 

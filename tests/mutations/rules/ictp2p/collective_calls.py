@@ -10,6 +10,6 @@ MUTATIONS: Final = (
         "A collective call refuses a codec that leaves elements out, since it keeps nothing to bring them later.",
         "        if leaves_out(codec):",
         "        if False:",
-        ("test_collective_calls.py::test_a_codec_that_would_lose_what_it_leaves_out_is_refused",),
+        ("calls/test_arguments.py::test_a_codec_that_would_lose_what_it_leaves_out_is_refused",),
     ),
 )

@@ -45,7 +45,7 @@ MUTATIONS: Final = (
         "What is small passes shared memory that is full.",
         " and (self._control or not self._throttle.holds_back()):",
         " and not self._throttle.holds_back():",
-        ("bulk/test_shared.py::test_what_is_small_passes_a_ring_that_is_full",),
+        ("bulk/test_shared_connections.py::test_what_is_small_passes_a_ring_that_is_full",),
     ),
     Mutation(
         "copied-over-a-short-way",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "Who takes a body from shared memory may end the connection.",
         "        if position := ring.done():\n",
         "        if position := (self._ring or self).done():  # type: ignore[union-attr]\n",
-        ("bulk/test_shared.py::test_who_takes_a_body_may_end_the_connection",),
+        ("bulk/test_shared_connections.py::test_who_takes_a_body_may_end_the_connection",),
     ),
     Mutation(
         "memory-for-a-stranger",

@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "Who stops reading shared memory has stalled, though its kernel takes every header.",
         "        if ring is not None and ring.crowded():",
         "        if ring is None and self.awake:",
-        ("bulk/test_shared.py::test_who_stops_reading_shared_memory_has_stalled",),
+        ("bulk/test_shared_connections.py::test_who_stops_reading_shared_memory_has_stalled",),
     ),
     Mutation(
         "slow-behind-a-relay-given-up",

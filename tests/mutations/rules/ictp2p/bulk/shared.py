@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "Memory shared with peers of one host is bounded, however many they are.",
         "        if len(self._living) >= self._most:\n",
         "        if self._most < 0:\n",
-        ("bulk/test_shared.py::test_memory_for_no_more_peers_than_are_allowed",),
+        ("bulk/test_shared_connections.py::test_memory_for_no_more_peers_than_are_allowed",),
     ),
     Mutation(
         "written-over-unread",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A call of two rounds ends within the patience of one call.",
         "body(self._runner.together())",
         "body(self._runner.run)",
-        ("sim/test_calls.py::test_both_rounds_of_a_call_have_one_deadline",),
+        ("sim/test_call_newcomers.py::test_both_rounds_of_a_call_have_one_deadline",),
     ),
     Mutation(
         "calls-behind-the-end",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A round that a dead leader did not live to see the end of is answered to its cluster, which is in it.",
         "if unseen is None or not self.alike:",
         "if unseen is None or self.alike:",
-        ("sim/test_calls.py::test_what_was_committed_as_a_leader_died_is_not_lost_on_its_followers",),
+        ("sim/test_call_deaths.py::test_what_was_committed_as_a_leader_died_is_not_lost_on_its_followers",),
     ),
     Mutation(
         "brought-again-after-it-was-committed",
@@ -45,14 +45,16 @@ MUTATIONS: Final = (
         "The round that a refused call found the others in is accounted for by that refusal.",
         "        if ended and not newcomer:\n",
         "        if False:\n",
-        ("sim/test_calls.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
+        ("sim/test_call_newcomers.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
     ),
     Mutation(
         "newcomer-refused-for-good",
         "A newcomer that finds the others at another call stands again with its own, once theirs has ended.",
         "                if not newcomer:\n",
         "                if True:\n",
-        ("sim/test_calls.py::test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_its_own",),
+        (
+            "sim/test_call_newcomers.py::test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_its_own",
+        ),
     ),
     Mutation(
         "voted-on-what-was-there-before",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A round that a call was in which was given up is accounted for before the next one takes part.",
         "            except BaseException as error:\n                self._chronicle.give_up()\n",
         "            except BaseException as error:\n",
-        ("sim/test_calls.py::test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one",),
+        ("sim/test_call_deaths.py::test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one",),
     ),
     Mutation(
         "older-answer-handed-over",
@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "All workers of a cluster are told of a round that it missed, or they are a call apart from there on.",
         "            self._fail(heads.number(heads.settled), call, error)\n",
         "",
-        ("sim/test_calls.py::test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed",),
+        ("sim/test_call_newcomers.py::test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed",),
     ),
     Mutation(
         "refused-to-its-leader-alone",
@@ -54,7 +54,7 @@ MUTATIONS: Final = (
         "        if False:  #",
         (
             "calls/test_runner.py::test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes_again",
-            "sim/test_calls.py::test_a_worker_that_starts_again_is_let_in_between_two_calls_of_its_mates",
+            "sim/test_call_newcomers.py::test_a_worker_that_starts_again_is_let_in_between_two_calls_of_its_mates",
         ),
     ),
     Mutation(
@@ -62,14 +62,14 @@ MUTATIONS: Final = (
         "A newcomer at another call than its mates leaves them time for theirs.",
         "        deadline.sleep(self._aside, self._chronicle.wait)\n",
         "",
-        ("sim/test_calls.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
+        ("sim/test_call_newcomers.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
     ),
     Mutation(
         "newcomer-cut-off-before-it-knows",
         "No group ends before a newcomer in it knows that it is at another call.",
         "            group.all_gather(_PARTING)\n            raise",
         "            raise",
-        ("sim/test_calls.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
+        ("sim/test_call_newcomers.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
     ),
     Mutation(
         "alone-with-its-error",

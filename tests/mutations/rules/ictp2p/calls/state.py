@@ -17,6 +17,6 @@ MUTATIONS: Final = (
         "The round that a refused `sync_state` found the others in is accounted for by that refusal.",
         "                self._outlast(opened)\n",
         "",
-        ("sim/test_calls.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
+        ("sim/test_call_newcomers.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
     ),
 )

@@ -11,8 +11,8 @@ MUTATIONS: Final = (
         "            os.dup2(nothing, sock.fileno(), inheritable=False)\n",
         "            pass\n",
         (
-            "edge/test_network.py::test_nor_does_a_fork_keep_a_connection_that_is_still_being_made",
-            "edge/test_network.py::test_a_connection_ends_with_its_process_although_a_fork_lives_on",
+            "edge/test_ports.py::test_nor_does_a_fork_keep_a_connection_that_is_still_being_made",
+            "edge/test_ports.py::test_a_connection_ends_with_its_process_although_a_fork_lives_on",
         ),
     ),
 )

@@ -17,13 +17,13 @@ MUTATIONS: Final = (
         "A dial that failed leaves no cycle of its error, its frames and its socket.",
         "    finally:\n        del weightiest\n",
         "    finally:\n        pass\n",
-        ("edge/test_network.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
+        ("edge/test_dialing.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "no-thread-no-word",
         "That no thread is to be had to look up a name is an error as any other way that leads nowhere.",
         "        if lacking(error):\n",
         "        if False:\n",
-        ("edge/test_network.py::test_that_no_thread_can_look_up_a_name_is_said_of_it",),
+        ("edge/test_dialing.py::test_that_no_thread_can_look_up_a_name_is_said_of_it",),
     ),
 )

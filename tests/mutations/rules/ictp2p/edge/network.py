@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "A peer that can accept no connections says so.",
         "                self._begin_to_be_stuck(error)\n",
         "",
-        ("edge/test_network.py::test_out_of_descriptors_the_port_pauses_and_goes_on",),
+        ("edge/test_ports.py::test_out_of_descriptors_the_port_pauses_and_goes_on",),
     ),
     Mutation(
         "nowhere-without-ipv6",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "What a leader voted for a call that was given up is not the result of the call that it makes next.",
         "if not holding or not standing.is_in(opened):",
         "if not holding:",
-        ("sim/test_calls.py::test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one",),
+        ("sim/test_call_deaths.py::test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one",),
     ),
     Mutation(
         "told-of-an-attempt-that-is-over",
@@ -57,6 +57,6 @@ MUTATIONS: Final = (
         "Tensors that are cut for some clusters do not move in an attempt of others.",
         "        if work.among and work.among != tuple(",
         "        if work.among and not tuple(",
-        ("sim/test_calls.py::test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left",),
+        ("sim/test_call_deaths.py::test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left",),
     ),
 )

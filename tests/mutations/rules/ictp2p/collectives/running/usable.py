@@ -12,7 +12,7 @@ MUTATIONS: Final = (
         "    if False:\n",
         (
             "collectives/running/test_usable.py",
-            "test_collective_calls.py::test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_worse",
+            "calls/test_arguments.py::test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_worse",
         ),
     ),
 )
