@@ -3,7 +3,8 @@
 Neighbours do not begin at the same moment. A collective is sent little before it has attached, which each end tells
 the other (`Kind.BEGIN`), so little of it can come in vain. Who is early is remembered, and the chunks that it may have
 sent along are kept (`desk`, `early`); who comes later catches up with all that, on whichever connection it was said. A
-neighbour that has given up is heard of in the same way: it would have failed us an instant ago.
+neighbour that has given up is heard of in the same way: it would have failed us an instant ago. What it said went with
+its connection, if that has ended since; so whoever gave up says it again to those who begin later (`_GIVEN_UP`).
 
 Several collectives may be on one connection, each at the rate that its plan gives it, and what they may send together
 is the sum. One that has no rate goes over all connections that gain by it (`stripes`), also over those that are made
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,6 +35,8 @@ from ictp2p.types import PeerId
 if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
+_GIVEN_UP = 1024
+"""Collectives that were given up, for each neighbour that had a part in one: how many are remembered."""
 Users: TypeAlias = MutableMapping[tuple[PeerId, bytes], tuple[User, tuple[BulkConnection, ...]]]
 """Whose a tag is, and the connections that it sends over."""
 
@@ -64,6 +68,8 @@ class Attaching:
         self._rates: dict[BulkConnection, dict[Hold, float]] = {}
         """Of each connection, the rates of those on it that have one."""
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
+        self._given_up: OrderedDict[tuple[PeerId, bytes], bytes] = OrderedDict()
+        """What neighbours were told as we gave a collective up: of the last ones."""
 
     async def attach(
         self,
@@ -87,12 +93,14 @@ class Attaching:
         holds = [
             Hold(receiver, p, tag, connection, self._clock, self._bulk.measured) for p, connection in ready.items()
         ]
-        attached = Attached(holds, self._release)
+        attached = Attached(holds, self._release, lambda hold, why: self._note(hold.peer, hold.tag, why))
         paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
             self._hold(hold, paces.get(hold.peer), whole)
         if len(ready) < len(peers):
             missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
+            for peer in missing:
+                self._note(peer, tag, msgspec.msgpack.encode(Aborted("not reached", (peer,))))
             raise await _without(missing, attached)  # which no frame knows by name: it knows them, and the tensors
         return attached
 
@@ -115,8 +123,15 @@ class Attaching:
         for each in self._pool.among(peer):
             self._desks[each].forget(tag)
             self._desks[each].early.forget(tag)
+        self._note(peer, tag, body)
         if (connection := self._pool.warm(peer)) is not None:
             connection.send(Kind.ABORT, tag, body=body)
+
+    def _note(self, peer: PeerId, tag: bytes, why: bytes) -> None:
+        """A collective was given up here, of which the neighbour may have heard nothing."""
+        self._given_up[peer, tag] = why
+        if len(self._given_up) > _GIVEN_UP:
+            self._given_up.popitem(last=False)
 
     def opened(self, connection: BulkConnection) -> None:
         """A connection is ready."""
@@ -148,6 +163,9 @@ class Attaching:
         hold = self._holding(connection, tag)
         if hold is not None:
             hold.begun(connection, again=again)
+        elif (why := self._given_up.get((connection.peer, tag))) is not None:
+            self._desks[connection].forget(tag)
+            connection.send(Kind.ABORT, tag, body=why)
 
     def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
         """Hand over a chunk that began to arrive before we had begun; False if we have not begun yet."""

@@ -232,9 +232,12 @@ class Hold:
 class Attached:
     """All holds of one collective (`channel.Attachment`)."""
 
-    def __init__(self, holds: Sequence[Hold], release: Callable[[Hold], None]) -> None:
+    def __init__(
+        self, holds: Sequence[Hold], release: Callable[[Hold], None], given_up: Callable[[Hold, bytes], None]
+    ) -> None:
         self._holds = {hold.peer: hold for hold in holds}
         self._release = release
+        self._given_up = given_up
 
     def kick(self, peer: PeerId) -> None:
         """Let the connection to `peer` pull."""
@@ -274,6 +277,7 @@ class Attached:
         body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects)))
         for hold in self._holds.values():
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
+            self._given_up(hold, body)
         connections = [each for hold in self._holds.values() for each in hold.connections]
         self.detach()
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}

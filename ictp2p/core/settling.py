@@ -83,6 +83,8 @@ class Settling:
         context, m = self._context, self._context.m
         self._publication.renew()
         self._meetings.show_mesh_to_planner()
+        if self._is_news("met", frozenset(self._meetings.greeted)):
+            context.run(Channel.ROUNDS, m.rounds.met(self._meetings.greeted, context.now))
         own = self._publication.view()
         lineage = m.rounds.tip[1].lineage if m.rounds.tip is not None else b""
         if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=()), lineage):

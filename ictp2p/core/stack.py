@@ -303,6 +303,11 @@ class Core:
         """The connected peer through which `size` bytes arrive at `target` first, or None if there is no way."""
         return self._post.relay(target, size)
 
+    def newcomers(self) -> list[PeerId]:
+        """Who has greeted us, and belongs to a cluster that the mesh does not know yet: it has to elect a leader."""
+        known = {*self.m.mesh.members, self.card.cluster}
+        return sorted(p for p in self._meetings.greeted if self.directory.cluster_of(p) not in known)
+
     def own_view(self) -> ClusterCard | None:
         """The card of this peer's cluster: its own word if it leads, else what its leader last said."""
         return self.publication.view()

@@ -18,6 +18,7 @@ import contextlib
 
 from ictp2p.config import Config
 from ictp2p.core.packets import Channel
+from ictp2p.gossip.election import ElectionProfile
 from ictp2p.runtime.control_plane import ControlPlane
 from ictp2p.telemetry import Telemetry
 
@@ -35,6 +36,7 @@ class Departure:
     def __init__(self, config: Config, telemetry: Telemetry) -> None:
         self._config = config
         self._telemetry = telemetry
+        self._election: float = getattr(ElectionProfile, config.local_profile)().settle
         self.released = asyncio.Event()
         """Set once this peer's vote is given up."""
         self.resigned = asyncio.Event()
@@ -49,18 +51,27 @@ class Departure:
     async def _be_released(self, control: ControlPlane) -> None:
         self.released.clear()
         control.driver.call(Channel.ROUNDS, control.core.m.rounds.drop_out)
-        try:
-            async with asyncio.timeout(self._config.global_timeouts.connect):
-                await self.released.wait()
-        except TimeoutError:
+        await _within(self._patience(control), self.released)
+        if not self.released.is_set() and control.core.newcomers():  # they have come meanwhile
+            await _within(self._patience(control), self.released)
+        if not self.released.is_set():
             self._telemetry.event("warning", text=f"{_UNRELEASED}. {_kept(self._config.data_dir)}")
+
+    def _patience(self, control: ControlPlane) -> float:
+        """Seconds for a quorum to answer: newcomers are part of one once they lead their clusters."""
+        return self._config.global_timeouts.connect + (self._election if control.core.newcomers() else 0.0)
 
     async def _resign(self, control: ControlPlane) -> None:
         """Let a mate take this peer's place, if it leads: one that is busy finds it empty later."""
         control.resign()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.local_timeouts.connect):
-                await self.resigned.wait()
+        await _within(self._config.local_timeouts.connect, self.resigned)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for it, no longer than that."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _kept(data_dir: str | None) -> str:

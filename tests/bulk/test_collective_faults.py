@@ -201,6 +201,35 @@ async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
     assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["late", "late, and once more"])
+async def test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up(
+    mesh: Meshes, again: bool
+) -> None:
+    """Regression: that was said on the connections of before. It waited for the others until its time was over."""
+    world = mesh(3)
+    plan = plan_of(world.names, "star", 3000, 100)
+    inputs, outputs = [torch.ones(3000)], [torch.zeros(3000)]
+    bulks = [world.bulks[name] for name in world.names]
+    await bulks[2].connection(world.names[0], 1)
+    await bulks[2].connection(world.names[1], 1)
+
+    async def act(n: int) -> Stats:
+        return await all_reduce(plan, n, inputs, outputs, bulks[n], tag(plan), profile=PROFILE)
+
+    others = [asyncio.ensure_future(act(n)) for n in (0, 1)]
+    while len(bulks[0].collectives()) < 2:
+        await asyncio.sleep(0)
+    for end in world.ends(2):  # as of who was silent for too long
+        end.reset()
+    results = await asyncio.gather(*others, return_exceptions=True)
+    assert all(isinstance(result, ParticipantLost) for result in results), results
+    for _ in range(1 + again):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ParticipantLost):
+            await act(2)
+        assert asyncio.get_running_loop().time() - began < PROFILE.start / 4, "not for a deadline"
+
+
 @pytest.mark.parametrize("end", ["kill", "cancel", "late", "gone"])
 async def test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped(mesh: Meshes, end: str) -> None:
     """Its error knew its frames, and these the future that knows the error: a gigabyte stayed for hours, perhaps."""

@@ -90,7 +90,8 @@ class Leaving:
     def _is_last(self) -> bool:
         """Whether all others have been let go, or left: who lives, who voted as this peer began to leave, and the dead.
 
-        Whoever is thought dead may only have been cut off. It would come back, and find nobody.
+        Whoever is thought dead may only have been cut off. It would come back, and find nobody. So would a newcomer
+        that has been let in, and leads its cluster only in a moment.
         """
         companions = {peer for peer in self._companions if not self._sight.left(peer)}
         return self._let_go >= (companions | self._sight.everybody()) - {self._me}

@@ -126,6 +126,11 @@ class Rounds:
         self._sight.suspect(peers, now)
         return self._settle([], now)
 
+    def met(self, peers: Collection[PeerId], now: float) -> Effects:
+        """Take who has greeted us, and not said goodbye: whoever leaves does not leave a newcomer alone."""
+        self._sight.met = frozenset(peers)
+        return self._settle([], now)
+
     def offer(self, digest: bytes, now: float) -> Effects:
         """Offer a state to begin with. The first state that is adopted becomes version 1; later offers do nothing."""
         self._part.offer = digest

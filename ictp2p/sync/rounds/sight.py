@@ -69,6 +69,8 @@ class Sight:
         self._ended: dict[ClusterId, float] = {}
         """When clusters that are alive ended their training, where that was seen."""
         self.clusters: dict[ClusterId, ClusterView] = {}
+        self.met: frozenset[PeerId] = frozenset()
+        """Whoever has greeted us and not said goodbye. Newcomers are in no view before their cluster has a leader."""
 
     @property
     def mine(self) -> ClusterId | None:
@@ -136,10 +138,10 @@ class Sight:
         """Whether a view has ever named this peer, as far as that is remembered."""
         return peer in self._homes
 
-    def everybody(self) -> set[PeerId]:
-        """Every worker whom the view names, also of clusters that are dead."""
+    def everybody(self) -> frozenset[PeerId]:
+        """Every worker whom the view names, also of clusters that are dead, and whoever has greeted us."""
         views = self.clusters.values()
-        return {peer for view in views for peer in (view.leader, *view.candidates, *view.workers)}
+        return self.met.union(*((view.leader, *view.candidates, *view.workers) for view in views))
 
     def left(self, peer: PeerId) -> bool:
         """Whether a worker's cluster was in a view and is in none any more: it said goodbye, or died long ago."""

@@ -109,6 +109,18 @@ def test_the_only_voter_stays_until_another_votes() -> None:
     assert m.value(B0).voters == (B0,)
 
 
+def test_the_last_voter_waits_for_a_newcomer_that_no_view_names_yet() -> None:
+    """Regression: until its cluster had a leader nobody counted on it. It found a mesh whose last voter had gone."""
+    m = mesh(A=1)
+    m.do(A0, m.rounds[A0].met({B0}, m.now))
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(5.0)
+    assert not m.told(A0, Released)
+    m.do(A0, m.rounds[A0].met(set(), m.now))  # it said goodbye, or its connection ended
+    m.run(2.0)
+    assert m.told(A0, Released) == [Released(True)]
+
+
 def test_the_last_voter_waits_for_those_who_are_thought_dead() -> None:
     m = mesh(A=1, B=1)
     m.drop = {(A0, B0), (B0, A0)}

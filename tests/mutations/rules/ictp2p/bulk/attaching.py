@@ -70,4 +70,14 @@ MUTATIONS: Final = (
         "            pass\n        if desk",
         ("torch_backend/test_group_ends.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
     ),
+    Mutation(
+        "given-up-on-the-connection-of-before",
+        "Who begins what was given up here hears of it, though the connection on which that was said has ended.",
+        "        elif (why := self._given_up.get((connection.peer, tag))) is not None:",
+        "        elif (why := None) is not None:",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up",
+        ),
+    ),
 )

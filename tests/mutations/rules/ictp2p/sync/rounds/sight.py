@@ -35,4 +35,14 @@ MUTATIONS: Final = (
         "name: loss if True else _Loss",
         ("sync/rounds/test_sight.py::test_a_new_claim_in_a_cluster_that_is_in_doubt_is_given_time_of_its_own",),
     ),
+    Mutation(
+        "newcomers-left-alone",
+        "Who votes alone does not leave a newcomer behind that has been let in and is in no view yet.",
+        "        return self.met.union(",
+        "        return frozenset[PeerId]().union(",
+        (
+            "sync/rounds/test_leaving.py::test_the_last_voter_waits_for_a_newcomer_that_no_view_names_yet",
+            "sim/test_last_voter.py::test_who_comes_in_as_the_last_voter_leaves_has_its_vote",
+        ),
+    ),
 )

@@ -1,0 +1,34 @@
+"""The last voters leave politely while a newcomer is let in: it finds no mesh in which nothing can be decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim import World
+
+CONNECT = {"local": 2.0, "lan": 3.0, "wan": 5.0}
+
+
+@pytest.mark.parametrize("profile", sorted(CONNECT))
+@pytest.mark.parametrize("after", [0.005, 0.1, 0.4, 1.0, 2.0, 2.9])
+@pytest.mark.parametrize("leave", ["a", "ab"])
+def test_who_comes_in_as_the_last_voter_leaves_has_its_vote(profile: str, after: float, leave: str) -> None:
+    """Regression: nobody counted on who had no leader yet. Its start succeeded, and then it waited without end."""
+    with World(seed=1, profile=profile) as world:
+        world.links(delay=0.0005, bandwidth=1e8)
+        for name in leave:
+            world.cluster(name, workers=1)
+        world.cluster("c", workers=1, at=None)
+        world.run_to(20.0)
+        world.join("c")
+        world.run_for(after)
+        for name in leave:
+            world.leave(name)
+        world.run_until(lambda: not any(world.hosts[f"{name}/0"].alive for name in leave), 60.0)
+        world.run_for(10.0)
+        warnings = [entry.fields["text"] for entry in world.trace.of("warning") if entry.host != "c/0"]
+        peer = world.hosts["c/0"].peer
+        assert peer is not None
+        tip = peer.core.m.rounds.tip
+        assert not [text for text in warnings if "released" in text]
+        assert tip is None or tip[1].voters == (peer.id,)
