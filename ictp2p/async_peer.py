@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state.global_state import GlobalState
 
+_LOOK = 0.05
+"""Seconds between two looks at whether a peer that has just started knows what the others do."""
 _CHUNK = 10.0
 """Seconds without probes after each chunk of a state, which takes no longer on a line of a Mbit/s. Who has just joined
 fetches the state while everybody wants to know its links: probes took half of a provider's line for most of the fetch,
@@ -340,6 +342,16 @@ class AsyncPeer:
     def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
         """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
         self.control.set_training(training, draining, config)
+
+    async def informed(self) -> None:
+        """Wait until this peer knows what the voters do, for as long at most as it takes to reach one.
+
+        What it has on its disk was decided in its former life, and may have been passed over since.
+        """
+        for _ in range(round(self.config.global_timeouts.connect / _LOOK)):
+            if self.core.m.rounds.informed:
+                return
+            await asyncio.sleep(_LOOK)
 
     def serve_state(self, state: GlobalState) -> None:
         """Let the other peers have `state` from now on, and answer for it when they ask who holds the agreed one."""

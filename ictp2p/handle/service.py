@@ -79,8 +79,9 @@ class PeerService:
         rosters = self.peer.core.m.rosters
         self.peer.call(Channel.ROSTER, lambda now: rosters.failed(generation, now, breach))
 
-    def offer(self, digest: bytes) -> None:
-        """Offer a state to begin with."""
+    async def offer(self, digest: bytes) -> None:
+        """Offer a state to begin with, once it is known what the others have agreed on."""
+        await self.peer.informed()
         rounds = self.peer.core.m.rounds
         self.peer.call(Channel.ROUNDS, lambda now: rounds.offer(digest, now))
 

@@ -181,7 +181,7 @@ class ThreadHandle:
 
     def offer(self, digest: bytes) -> None:
         """Offer a state to begin with."""
-        self.loop.call(lambda: self.service.offer(digest))
+        self._finish(self.loop.submit(lambda: self.service.offer(digest)))
 
     def serve_state(self, state: GlobalState) -> None:
         """Answer other peers' questions for `state` from now on."""

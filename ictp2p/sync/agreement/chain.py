@@ -83,6 +83,8 @@ class Agreement:
         if self._acceptor.tip is not None:
             self._history.add(self._acceptor.slot, self._acceptor.tip)
         self._suspects: frozenset[PeerId] = frozenset()
+        self._known: dict[PeerId, int] = {}
+        """The slot that each peer said last that it knows, in this life of ours."""
         self._audience: tuple[PeerId, ...] = ()
         self._wards: tuple[PeerId, ...] = ()
         self._foreign: dict[tuple[PeerId, bytes], None] = {}
@@ -178,14 +180,28 @@ class Agreement:
         """Say whom to tell one's own decisions (`ids`), and whom everything that one learns (`wards`)."""
         self._audience = tuple(sorted(set(ids) - {self.me}))
         self._wards = tuple(sorted(set(wards) - {self.me}))
+        kept = {*self._audience, *self._wards, *self._acceptor.voters}
+        self._known = {peer: slot for peer, slot in self._known.items() if peer in kept}
 
     def greet(self, peer: PeerId, now: float) -> Effects:
         """A connection to `peer` is up: whoever of the two is behind gets the decisions."""
         self._history.lost(peer)  # what was under way on another connection
         return [] if peer == self.me else [Send(peer, self._greeting())]
 
+    @property
+    def informed(self) -> bool:
+        """Whether this peer knows what every voter has said that it knows; those who are suspected say nothing.
+
+        Who starts again has on its disk what was decided in its former life. Votes alone would not do: of two voters
+        one may be a quorum by itself.
+        """
+        voters = self._acceptor.voters
+        told = (v for v in voters if v != self.me and v not in self._suspects)
+        return bool(voters) and all(v in self._known and self._known[v] <= self.slot for v in told)
+
     def behind(self, sender: PeerId, slot: int, now: float) -> Effects:
         """`sender` knows `slot`: teach it, or ask it."""
+        self._known[sender] = slot
         if slot < self.slot:
             return [Send(sender, each) for each in self._history.lesson(sender, slot, now)]
         return [Send(sender, self._greeting())] if slot > self.slot else []
@@ -258,6 +274,7 @@ class Agreement:
 
     def _on_decision(self, sender: PeerId, message: Decision, now: float) -> Effects:
         slot, value, tip = message.slot, message.value, self._acceptor.tip
+        self._known[sender] = slot
         wrong = fault(value)
         if wrong:
             raise RemoteProtocolError(f"{sender} says that slot {slot} holds an impossible value: {wrong}")

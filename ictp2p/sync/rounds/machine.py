@@ -211,6 +211,11 @@ class Rounds:
         """When `handle_timeout` is next wanted."""
         return earliest([self.agreement.next_timeout(), self._repeat_at, self._ask_at])
 
+    @property
+    def informed(self) -> bool:
+        """Whether this peer knows what the voters do; see `Agreement.informed`."""
+        return self.agreement.informed
+
     def in_touch(self) -> bool:
         """Whether a quorum of the voters has been met, and is there: those known by name only do not count."""
         if self.agreement.tip is None:

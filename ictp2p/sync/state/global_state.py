@@ -337,7 +337,8 @@ class GlobalState:
         self.version = version
         if version:
             self.brought = None
-        if self.predecessor is not None and version >= self.predecessor.version:
+        before = self.predecessor
+        if before is not None and version >= before.version + bool(before.sealed):  # what is sealed may be agreed on
             self.predecessor = None
 
     def _elsewhere(self, digest: bytes) -> GlobalState | None:

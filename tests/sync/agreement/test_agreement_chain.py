@@ -83,6 +83,38 @@ def test_a_proposer_that_is_behind_is_taught() -> None:
     assert n.tip(C) == n.tip(A)
 
 
+def test_who_starts_again_is_informed_once_every_voter_has_said_what_it_knows() -> None:
+    """Regression: it trained on from what its own disk knew, for a phase that it then could not bring."""
+    n = net(A, B, C)
+    n.go_on_without(C, 1)
+    n.restart(C)
+    c = n.machines[C]
+    assert not c.informed
+    n.do(A, n.machines[A].greet(C, n.now))
+    n.hop()
+    assert not c.informed, "it has to learn yet what A knows"
+    n.settle()
+    assert not c.informed, "B may know more"
+    c.audience([A])
+    n.do(B, n.machines[B].greet(C, n.now))
+    n.settle()
+    assert c.informed
+    assert n.tip(C) == n.tip(A)
+    n.go_on_without(A, 0)
+    n.restart(B)
+    n.do(A, n.machines[A].greet(B, n.now))
+    n.settle()
+    assert not n.machines[B].informed
+    n.do(B, n.machines[B].suspects([C], n.now))
+    assert n.machines[B].informed, "who is suspected says nothing"
+
+
+def test_a_founder_is_informed_and_a_newcomer_without_a_chain_is_not() -> None:
+    n = net(A, slots=0)
+    assert n.machines[A].informed
+    assert not n.join(B).informed
+
+
 def test_decisions_reach_the_audience_and_the_wards() -> None:
     n = net(A, B)
     n.join(C).audience([], wards=[D])

@@ -400,3 +400,16 @@ def test_what_a_predecessor_has_computed_may_still_be_had() -> None:
     after.succeed(before)
     for index in range(read(after.manifest(sealed)).count):
         assert digest_of(after.chunk(sealed, index)) == before.incoming.chunk_digest(index)
+
+
+def test_a_predecessor_is_let_go_only_once_what_it_has_computed_is_no_news_either() -> None:
+    """Regression: who trained again came to its committed version, and the sealed one, agreed on by then, was lost."""
+    before, after = filled(1), GlobalState(ENTRIES, SETTINGS)
+    before.begin()["w"].fill_(7.0)
+    sealed = before.seal({"round": 2})
+    after.succeed(before)
+    before.hand_on(before.digest, before.version, after)
+    assert (after.version, after.predecessor) == (before.version, before)
+    assert after.manifest(sealed) == before.manifest(sealed)
+    before.hand_on(sealed, before.version + 1, after)
+    assert (after.digest, after.predecessor) == (sealed, None)

@@ -52,4 +52,22 @@ MUTATIONS: Final = (
         "return sender in self._acceptor.voters",
         ("sync/agreement/test_agreement.py::test_an_answer_about_an_earlier_slot_does_not_count_for_this_one",),
     ),
+    Mutation(
+        "informed-by-being-told-of-it",
+        "To hear that there is news is not to know it.",
+        "all(v in self._known and self._known[v] <= self.slot for v in told)",
+        "all(v in self._known for v in told)",
+        (
+            "sync/agreement/test_agreement_chain.py::test_who_starts_again_is_informed_once_every_voter_has_said_what_it_knows",
+        ),
+    ),
+    Mutation(
+        "informed-by-one",
+        "Who starts again asks all voters what they know.",
+        "all(v in self._known and self._known[v] <= self.slot for v in told)",
+        "any(v in self._known and self._known[v] <= self.slot for v in told)",
+        (
+            "sync/agreement/test_agreement_chain.py::test_who_starts_again_is_informed_once_every_voter_has_said_what_it_knows",
+        ),
+    ),
 )

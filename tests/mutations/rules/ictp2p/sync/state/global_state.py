@@ -110,4 +110,11 @@ MUTATIONS: Final = (
         '        self.sealed = b""  # first, as in `rollback`\n',
         ("sync/model/test_stepping.py::test_what_arrives_late_writes_to_no_state_that_has_become_another_one",),
     ),
+    Mutation(
+        "predecessor-forgotten-with-its-next",
+        "What was held before is let go only once what it has computed is no news either.",
+        "version >= before.version + bool(before.sealed)",
+        "version >= before.version",
+        ("sync/state/test_state.py::test_a_predecessor_is_let_go_only_once_what_it_has_computed_is_no_news_either",),
+    ),
 )
