@@ -15,6 +15,7 @@ done sooner (`replanning`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ictp2p.machine import earliest
@@ -31,7 +32,7 @@ from ictp2p.sync.rounds.restore import Survey, restoring
 from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.rounds.voters import desired_voters
 from ictp2p.sync.rounds.waiting import Waiting
-from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, upcoming
+from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -90,6 +91,9 @@ class Coordinator:
         """Who was turned away from the attempt to come with a call of its own, and what it was told."""
         self.leaving: dict[PeerId, float] = {}
         """When each leaver last said that it leaves."""
+        self._left_since = 0.0
+        """When this peer first did."""
+        self._asked_heirs = -math.inf
 
     def ready(self, sender: PeerId, message: Ready) -> None:
         """Take a READY; the newest of a cluster by (term, round) counts."""
@@ -104,6 +108,8 @@ class Coordinator:
 
     def leave(self, sender: PeerId, now: float) -> None:
         """Take a LEAVE. It is repeated until its sender may go: who falls silent and stays has begun another life."""
+        if sender == self._me and sender not in self.leaving:
+            self._left_since, self._asked_heirs = now, -math.inf
         self.leaving[sender] = now
 
     def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
@@ -203,6 +209,8 @@ class Coordinator:
         opening = self._opening(tip, now)
         if opening.value is not None:
             return opening
+        if self._me in self.leaving and (heirs := self._silent_heirs(tip, now)):
+            return self._ask_heirs(heirs, opening, now)
         if set(self._voters(tip, now)) != set(tip.voters):
             return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
         return self._surveyed(tip, opening, now)
@@ -227,9 +235,29 @@ class Coordinator:
         return StateRef(1, self._offers[provider], (provider,))
 
     def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        chosen = desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+        chosen = self._chosen(tip, now)
+        if self._me not in self.leaving:
+            return chosen
         # A leaver is chosen only if nobody stays: then whoever coordinates lets the others go, and goes last.
-        return (self._me,) if self._me in chosen and self._me in self.leaving else chosen
+        return (self._me,) if self._me in chosen else tip.voters if self._silent_heirs(tip, now) else chosen
+
+    def _chosen(self, tip: Value, now: float) -> tuple[PeerId, ...]:
+        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+
+    def _silent_heirs(self, tip: Value, now: float) -> tuple[PeerId, ...]:
+        """Those who are to vote when this peer has left, unless a quorum of them has answered since it meant to.
+
+        Somebody may have died without anybody's having noticed yet. A vote that is left to it is lost for good.
+        """
+        heirs = self._chosen(tip, now)
+        heard = self.survey.heard_since(self._left_since)
+        return () if self._me in heirs or quorum(heirs, heard) else tuple(p for p in heirs if p not in heard)
+
+    def _ask_heirs(self, heirs: tuple[PeerId, ...], opening: Step, now: float) -> Step:
+        ask = heirs if now >= self._asked_heirs + self._profile.retry else ()
+        self._asked_heirs = now if ask else self._asked_heirs
+        wake = earliest([opening.wake, self._asked_heirs + self._profile.retry])
+        return Step(None, "asking whether those who are to vote are there", wake, opening.rejected, ask)
 
     def _standing(self, tip: Value) -> Standing:
         return self._readies.standing(tip, self._failures.barred)

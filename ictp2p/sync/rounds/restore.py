@@ -88,6 +88,10 @@ class Survey:
         """Take an answer."""
         self._answers[sender] = (now, (answer.version, answer.digest))
 
+    def heard_since(self, moment: float) -> set[PeerId]:
+        """Who has answered anything since then."""
+        return {peer for peer, (at, _) in self._answers.items() if at >= moment}
+
     def reset(self) -> None:
         """Somebody holds the agreed state, or this peer coordinates only now: the time begins anew."""
         self._since = self._told = None

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.sync.messages import Decision, Excused
+from ictp2p.sync.messages import Decision, Excused, Holding
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.notices import Released
 from ictp2p.types import PeerId
-from tests.sync.rounds.rounds_mesh import A0, A1, B0, C0, D0, Mesh, mesh, peer
+from tests.sync.rounds.rounds_mesh import A0, A1, B0, C0, D0, FIRST, Mesh, mesh, peer
+
+
+def cut_off_after_its_answer(m: Mesh, heir: PeerId) -> None:
+    """A0 asked whether that one lives, as it means to leave; the answer was the last that came through."""
+    m.do(A0, m.rounds[A0].receive(heir, Holding(m.rounds[A0].agreement.slot, 1, FIRST), m.now))
 
 
 def test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again() -> None:
@@ -37,6 +42,7 @@ def test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it() -> Non
     m = mesh(A=2)
     m.drop = {(A0, A1)}
     m.do(A0, m.rounds[A0].drop_out(m.now))
+    cut_off_after_its_answer(m, A1)
     m.do(A0, m.rounds[A0].suspects({A1}, m.now))
     m.run(1.0)
     assert m.value(A0).voters == (A1,), "a half that has the first voter is a quorum"
@@ -54,6 +60,7 @@ def test_a_leaver_that_decided_alone_stays_for_who_needs_its_vote_whatever_becam
     m = mesh(A=1, B=1)
     m.drop = {(A0, B0), (B0, A0)}
     m.do(A0, m.rounds[A0].drop_out(m.now))
+    cut_off_after_its_answer(m, B0)
     m.run(2.0)
     assert m.value(A0).voters == (B0,), "a half that has the first voter is a quorum"
     m.failed = {"B"}
@@ -310,11 +317,36 @@ def test_who_voted_stays_until_the_others_could_lose_one_more() -> None:
     assert set(m.value(C0).voters) == far
 
 
+@pytest.mark.parametrize("heirs", ["B", "BC", "BCD"])
+def test_no_vote_is_left_to_those_who_have_died_without_anybodys_notice(heirs: str) -> None:
+    """Regression: a leaver that could decide alone made the dead the only voters: nothing could be decided any more."""
+    m = mesh(A=1, **dict.fromkeys(heirs, 1))
+    before = m.value(A0).voters
+    m.dead = {peer(heir, 0) for heir in heirs}
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(5.0)
+    assert m.value(A0).voters == before
+    assert not m.told(A0, Released)
+    last = peer(heirs[-1], 0)
+    m.dead.clear()
+    m.boot(last)
+    m.view()
+    m.dead = {peer(heir, 0) for heir in heirs} - {last}
+    m.failed = set(heirs[:-1])
+    m.view()
+    soon = m.now + 10.0
+    while not m.told(A0, Released):
+        assert m.now < soon
+        m.run(0.1)
+    assert m.value(last).voters == (last,)
+
+
 def test_who_voted_waits_for_those_who_are_thought_dead() -> None:
     """Regression: it went, they had only been cut off, had not learnt that they decide alone, and never could."""
     m = mesh(A=1, B=1)
     m.drop = {(A0, B0), (B0, A0)}
     m.do(A0, m.rounds[A0].drop_out(m.now))
+    cut_off_after_its_answer(m, B0)
     m.failed = {"B"}
     m.view(A0)
     m.run(3.0)

@@ -47,4 +47,11 @@ MUTATIONS: Final = (
         "if False:",
         ("sync/rounds/test_quorum_waits.py::test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin",),
     ),
+    Mutation(
+        "vote-left-to-the-dead",
+        "Who leaves and decides alone leaves its vote to those who answer that they are there.",
+        "        return () if self._me in heirs or quorum(heirs, heard) else",
+        "        return () if True else",
+        ("sync/rounds/test_leaving.py::test_no_vote_is_left_to_those_who_have_died_without_anybodys_notice",),
+    ),
 )
