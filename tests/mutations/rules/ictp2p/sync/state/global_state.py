@@ -15,8 +15,8 @@ MUTATIONS: Final = (
     Mutation(
         "predecessor-kept-for-ever",
         "The state that a process held before is let go of once the next one is as far.",
-        "        if self.predecessor is not None and version >= self.predecessor.version:\n",
-        "        if False:\n",
+        "        if before is not None and version >= before.version + bool(before.sealed):",
+        "        if False:",
         ("sync/state/test_state.py::test_what_a_process_held_before_is_had_of_it_until_its_next_state_is_as_far",),
     ),
     Mutation(
