@@ -29,7 +29,7 @@ def uncompiled(kind: type[T]) -> type[T]:
     """Mark all methods of a class, for who calls them by way of torch."""
     for method in vars(kind).values():
         if isinstance(method, FunctionType):
-            set_code_exec_strategy(method.__code__, _SKIP)
+            never_compiled(method)
     return kind
 
 

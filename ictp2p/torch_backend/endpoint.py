@@ -11,8 +11,10 @@ that was killed shows at once, one that was stopped after the stall deadline, an
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -39,7 +41,31 @@ _FINGERPRINT = b"torchpg1"
 """What stands in the preambles of groups without a token. It says what this is, and grants nothing."""
 _PRESENCE = b"ictp2p presence\0"
 _CLOSING = 2.0
-"""Seconds to let go of connections when the group ends: twice what one is given to take what was written."""
+"""Seconds to let go of connections when groups end: twice what one is given to take what was written."""
+_LEAST = 0.05
+"""Those that each group has for it though others before it have used them up: where all take it, it takes moments."""
+_PASSED = 10.0
+"""Seconds without the end of a group after which the next ones have all of it again."""
+
+
+class Allowance:
+    """What the groups of a process, which torch ends one after the other, may wait for ranks that take nothing more."""
+
+    def __init__(self) -> None:
+        self._left, self._ended = _CLOSING, -math.inf
+
+    def seconds(self, now: float) -> float:
+        """For a group that ends now."""
+        if now > self._ended + _PASSED:
+            self._left = _CLOSING
+        return max(_LEAST, self._left)
+
+    def spend(self, seconds: float, now: float) -> None:
+        """A group took so long and has ended now."""
+        self._left, self._ended = self._left - seconds, now
+
+
+_ALLOWANCE = Allowance()
 
 
 class Presence:
@@ -180,7 +206,10 @@ class Endpoint:
     async def _let_go(self) -> None:
         told = self.bulk.say_goodbye()
         works = [self.bulk.close(), *([self._reception.close()] if self._reception is not None else [])]
-        done, late = await asyncio.wait([asyncio.ensure_future(work) for work in works], timeout=_CLOSING)
+        began = time.monotonic()
+        tasks = [asyncio.ensure_future(work) for work in works]
+        done, late = await asyncio.wait(tasks, timeout=_ALLOWANCE.seconds(began))
+        _ALLOWANCE.spend((now := time.monotonic()) - began, now)
         for task in late:
             task.cancel()
         for connection in told if late else ():

@@ -10,6 +10,7 @@ torch has two names for some calls, the old of which C++ still uses: both are he
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ from ictp2p.torch_backend.cards import Card, meet
 from ictp2p.torch_backend.described import DescribedGroup
 from ictp2p.torch_backend.endpoint import LOOP, Endpoint
 from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.memory import Memory, octets
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
@@ -105,7 +107,8 @@ class ProcessGroup(DescribedGroup):
             return
         try:
             if hasattr(self, "_endpoint"):
-                self._loop.run(self._end)
+                with contextlib.suppress(GroupClosed):  # the interpreter ends, and has ended the loop already
+                    self._loop.run(self._end)
         finally:
             LOOP.leave()
 

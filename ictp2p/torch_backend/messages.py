@@ -74,7 +74,8 @@ class Messages:
         """A rank has gone. Who receives from anybody waits for it no longer; if it died, not for the others either."""
         self._gone.add(rank)
         if not polite:
-            self._deaths[rank] = ParticipantLost(str(error), [self._engine.names[rank]])
+            name = self._engine.names[rank]
+            self._deaths[rank] = ParticipantLost(f"{name}: {error}", [name])
         if self._deaths or not self._left():
             for waiting in self._waiting:
                 if not waiting.done():

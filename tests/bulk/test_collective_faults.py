@@ -230,6 +230,26 @@ async def test_who_comes_after_its_connections_were_lost_hears_that_the_others_g
         assert asyncio.get_running_loop().time() - began < PROFILE.start / 4, "not for a deadline"
 
 
+async def test_what_it_takes_to_reach_the_others_is_part_of_the_time(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a call had its time for that, and then once more."""
+    world = mesh(2)
+    dial = world.dial
+
+    async def slowly(me: PeerId, peer: PeerId, timeout: float) -> Any:
+        await asyncio.sleep(0.3)
+        return await dial(me, peer, timeout)
+
+    monkeypatch.setattr(world, "dial", slowly)
+    plan, began = plan_of(world.names, "star", 3000, 100), asyncio.get_running_loop().time()
+    profile = replace(PROFILE, connect=0.5, start=0.5, total=0.5)
+    bulk = world.bulks[world.names[0]]
+    with pytest.raises(CollectiveTimeout, match=r"did not begin within 0\.5 s"):
+        await all_reduce(plan, 0, [torch.ones(3000)], [torch.zeros(3000)], bulk, tag(plan), profile=profile)
+    assert 0.49 < asyncio.get_running_loop().time() - began < 0.6
+
+
 @pytest.mark.parametrize("end", ["kill", "cancel", "late", "gone"])
 async def test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped(mesh: Meshes, end: str) -> None:
     """Its error knew its frames, and these the future that knows the error: a gigabyte stayed for hours, perhaps."""

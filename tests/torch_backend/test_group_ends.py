@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from ictp2p.errors import IctError, PeerClosed
 from ictp2p.torch_backend import ProcessGroup, RankLost, RankTimeout
+from ictp2p.torch_backend.endpoint import Allowance
 from tests.garbage import uncollected
 from tests.torch_backend.call_options import sums
 from tests.torch_backend.conftest import SECONDS, together
@@ -194,3 +195,28 @@ def test_nothing_is_left_when_groups_are_gone() -> None:
         together(2, lambda group, rank: group.barrier().wait())
     after = {thread.name for thread in threading.enumerate()}
     assert not {name for name in after - before if "process groups" in name}
+
+
+def test_a_group_may_be_shut_down_after_the_interpreter_has_ended_its_loop() -> None:
+    """Regression: by a function that was registered for the end of the program before this backend was imported."""
+
+    def act(group: ProcessGroup, rank: int) -> None:
+        group.barrier().wait()
+        if rank == 0:
+            group._loop.abandon()
+        group.shutdown()
+
+    assert together(1, act) == [None]
+
+
+def test_groups_that_end_one_after_the_other_wait_together_for_ranks_that_take_nothing() -> None:
+    """Regression: each waited for itself, a second and more, and a program of thirty groups was killed before."""
+    allowed = Allowance()
+    assert allowed.seconds(100.0) == 2.0
+    allowed.spend(1.25, 101.25)
+    assert allowed.seconds(101.3) == 0.75
+    allowed.spend(0.75, 102.0)
+    for now in (102.0, 105.0, 109.0):
+        assert allowed.seconds(now) == 0.05
+        allowed.spend(0.05, now + 0.05)
+    assert allowed.seconds(120.0) == 2.0

@@ -31,7 +31,8 @@ class ExecuteProfile:
     start: float = 10.0
     """For all neighbours to begin the same attempt; they learn of it from the control plane."""
     total: float = 3600.0
-    """For the whole collective. A safety net: a participant that makes no progress is found by its stall."""
+    """For the whole collective, reaching the neighbours included. A safety net: a participant that makes no progress is
+    found by its stall."""
     pace: bool = False
     """Pace each edge at the plan's own rate, so that parallel flows share a link as planned. Sharing without pacing
     cost up to 21 % in a fluid model; worth it where bandwidths were measured, harmful where they were guessed."""
@@ -93,9 +94,10 @@ async def carry_out(
         CollectiveTimeout: it did not end in time.
     """
     rates = part.rates() if profile.pace else None
+    over = asyncio.get_running_loop().time() + profile.total
     attachment = await links.attach(tag.wire(), part, part.peers, timeout=profile.connect, rates=rates, whole=whole)
     try:
-        await _conclude(part, attachment, profile)
+        await _conclude(part, attachment, profile, over)
     except BaseException as error:
         await attachment.abort(*_said(error))
         raise
@@ -138,12 +140,11 @@ def _said(error: BaseException) -> tuple[str, Sequence[PeerId]]:
     return f"gave up: {type(cause if isinstance(cause, BaseException) else error).__name__}", ()
 
 
-async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile) -> None:
+async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile, over: float) -> None:
     loop = asyncio.get_running_loop()
-    over = loop.time() + profile.total
     part.attached(attachment)
     starting = loop.call_later(profile.start, _check_start, part, profile.start)
-    ending = loop.call_later(profile.total, _expire, part, profile.total)
+    ending = loop.call_at(over, _expire, part, profile.total)
     try:
         await part.work()
         await attachment.flushed(over - loop.time())
@@ -160,6 +161,7 @@ def _check_start(part: Part, seconds: float) -> None:
 
 
 def _expire(part: Part, seconds: float) -> None:
+    _check_start(part, seconds)
     _fail(part, f"not finished after {seconds:g} s, waiting for {', '.join(part.owing())}")
 
 

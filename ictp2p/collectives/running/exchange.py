@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ictp2p.collectives.channel import DIFFER
 from ictp2p.collectives.plan import NO_PARENT, Plan
 from ictp2p.collectives.running.lane import EACH, Lane, Piece, lanes
 from ictp2p.collectives.running.windows import MIN_WINDOW
@@ -130,7 +131,8 @@ class Exchange:
         """Check what is not the very next one: it may have overtaken that, but not have been here before."""
         seen = lane.beyond.get((peer, piece.partial), ())
         if wanted is None or not wanted < piece.chunk < lane.chunks or piece.chunk in seen:
-            raise RemoteProtocolError(f"participant {peer} sent {piece}, expected chunk {wanted} of {lane.chunks}")
+            due = "nothing" if wanted is None else f"chunk {wanted} of {lane.chunks}"
+            raise RemoteProtocolError(f"participant {peer} sent {piece}, expected {due}{DIFFER}")
 
     def arrived(self, peer: int, piece: Piece) -> list[Piece]:
         """Note a whole chunk from `peer`; give the chunks that we, as their root, have to finish now, in order."""

@@ -105,6 +105,12 @@ class Checkpoint:
                 raise StateError(f"{self._path} is no checkpoint, but a folder: give the file in it")
             with safe_open(self._path, "pt") as file:
                 metadata: Mapping[str, str] = file.metadata() or {}
+                if _KEY not in metadata:
+                    what = "holds tensors and not what `save` of a policy wrote beside them"
+                    raise StateError(
+                        f"{self._path} is no checkpoint: it {what}; weights alone go into the model by its "
+                        "load_state_dict, before the policy"
+                    )
                 words: dict[str, Any] = json.loads(metadata[_KEY])
             if words["format"] != _FORMAT:
                 raise StateError(f"checkpoint {self._path} has format {words['format']!r}, not {_FORMAT}")

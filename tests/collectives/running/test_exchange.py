@@ -245,8 +245,8 @@ def test_a_long_way_is_full_until_the_last_result_is_one_delay_away(delay: int) 
     ("piece", "message"),
     [
         (Piece(True, 0, 3), "expected chunk 0"),
-        (Piece(True, 1, 0), "expected chunk None"),
-        (Piece(False, 0, 0), "expected chunk None"),
+        (Piece(True, 1, 0), r"expected nothing \(do the tensors differ"),
+        (Piece(False, 0, 0), r"expected nothing \(do the tensors differ"),
         (Piece(False, 1, 3), "expected chunk 0"),
         (Piece(True, 9, 0), "share 9 of 2"),
     ],
@@ -262,7 +262,7 @@ def test_a_chunk_may_overtake_another_but_comes_only_once(piece: Piece) -> None:
     machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
     assert machine.arrived(1, piece) == []
     for before in (Piece(piece.partial, piece.share, 0), None):
-        with pytest.raises(RemoteProtocolError, match=r"sent .* expected chunk"):
+        with pytest.raises(RemoteProtocolError, match=r"sent .* expected (chunk|nothing)"):
             machine.arrived(1, piece)
         if before is not None:
             finished = machine.arrived(1, before)

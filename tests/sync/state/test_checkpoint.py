@@ -234,6 +234,14 @@ def test_a_folder_is_no_checkpoint_and_called_one(tmp_path: pathlib.Path) -> Non
         fresh().load(tmp_path)
 
 
+def test_weights_alone_are_no_checkpoint_and_it_is_said_what_to_do_with_them(tmp_path: pathlib.Path) -> None:
+    """Regression: `KeyError: 'ictp2p'` was all that was said."""
+    file = tmp_path / "weights.safetensors"
+    save_file(torch.nn.Linear(2, 2).state_dict(), file)
+    with pytest.raises(StateError, match=r"is no checkpoint: it holds tensors .* its load_state_dict"):
+        fresh().load(file)
+
+
 def test_a_file_is_whole_or_not_there(make_world: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = saved(make_world, tmp_path)
     content = file.read_bytes()

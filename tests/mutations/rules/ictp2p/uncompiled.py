@@ -19,4 +19,11 @@ MUTATIONS: Final = (
         "    function._looked_into = True",
         ("sync/two_level/test_hooks.py",),
     ),
+    Mutation(
+        "works-looked-into",
+        "A compiled function that waits for a work does not look into it.",
+        "            never_compiled(method)",
+        "            set_code_exec_strategy(method.__code__, _SKIP)",
+        ("torch_backend/test_compiled.py::test_a_program_may_be_compiled_around_its_collectives",),
+    ),
 )

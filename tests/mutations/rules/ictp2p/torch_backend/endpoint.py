@@ -21,4 +21,14 @@ MUTATIONS: Final = (
         "            pass\n",
         ("torch_backend/test_group_ends.py::test_a_group_that_has_ended_is_freed_with_its_last_reference",),
     ),
+    Mutation(
+        "each-group-waits-for-itself",
+        "Groups that end one after the other wait together for ranks that take nothing.",
+        "self._left, self._ended = self._left - seconds, now",
+        "self._ended = now",
+        (
+            "torch_backend/test_group_ends.py"
+            "::test_groups_that_end_one_after_the_other_wait_together_for_ranks_that_take_nothing",
+        ),
+    ),
 )

@@ -26,4 +26,11 @@ MUTATIONS: Final = (
         "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n        self._calls.number('gather')\n",
         ("torch_backend/test_group_tensors.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
     ),
+    Mutation(
+        "shut-down-after-the-end",
+        "A group that is shut down as the interpreter ends raises nothing.",
+        "with contextlib.suppress(GroupClosed):  # the",
+        "with contextlib.suppress():  # the",
+        ("torch_backend/test_group_ends.py::test_a_group_may_be_shut_down_after_the_interpreter_has_ended_its_loop",),
+    ),
 )
