@@ -65,6 +65,8 @@ class Training(TrainingMesh):
 
     def __init__(self, host: Host, peer: AsyncPeer, crew: Crew) -> None:
         self.host = host
+        self.life = host.lives
+        """Which of its processes this is of."""
         self.result: Any = None
         """What the program gave."""
         self.over = False

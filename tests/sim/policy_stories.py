@@ -231,6 +231,7 @@ class Story:
             host.name: host.training.global_state
             for host in self.world.every_host()
             if host.alive and host.training is not None and host.name not in self.leaving
+            if host.training.life == host.lives
         }
         held = {name: state for name, state in states.items() if state is not None and state.version}
         return {name for name, state in held.items() if digest in (None, state.digest, state.sealed)}

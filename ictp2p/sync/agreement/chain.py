@@ -80,6 +80,7 @@ class Agreement:
         self._learner = Learner()
         self._proposer = Proposer(self._acceptor, self._learner, rng, profile)
         self._history = History(profile)
+        self._resumed = self._acceptor.tip is not None
         if self._acceptor.tip is not None:
             self._history.add(self._acceptor.slot, self._acceptor.tip)
         self._suspects: frozenset[PeerId] = frozenset()
@@ -193,11 +194,10 @@ class Agreement:
         """Whether this peer knows what every voter has said that it knows; those who are suspected say nothing.
 
         Who starts again has on its disk what was decided in its former life. Votes alone would not do: of two voters
-        one may be a quorum by itself.
+        one may be a quorum by itself. A newcomer has nothing from before: it learns the newest first.
         """
-        voters = self._acceptor.voters
-        told = (v for v in voters if v != self.me and v not in self._suspects)
-        return bool(voters) and all(v in self._known and self._known[v] <= self.slot for v in told)
+        told = (v for v in self._acceptor.voters if v != self.me and v not in self._suspects)
+        return not self._resumed or all(v in self._known and self._known[v] <= self.slot for v in told)
 
     def behind(self, sender: PeerId, slot: int, now: float) -> Effects:
         """`sender` knows `slot`: teach it, or ask it."""

@@ -116,10 +116,10 @@ def test_who_starts_again_is_informed_once_every_voter_has_said_what_it_knows() 
     assert n.machines[B].informed, "who is suspected says nothing"
 
 
-def test_a_founder_is_informed_and_a_newcomer_without_a_chain_is_not() -> None:
+def test_who_has_no_former_life_has_no_old_news() -> None:
     n = net(A, slots=0)
     assert n.machines[A].informed
-    assert not n.join(B).informed
+    assert n.join(B).informed
 
 
 def test_decisions_reach_the_audience_and_the_wards() -> None:
