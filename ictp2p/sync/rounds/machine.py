@@ -41,7 +41,7 @@ from ictp2p.sync.rounds.opening import Opener, PlanAnswer, Planner, PlanRequest,
 from ictp2p.sync.rounds.participant import Contribution, Part
 from ictp2p.sync.rounds.restore import NOTHING, Held, Survey
 from ictp2p.sync.rounds.sight import ClusterView, Sight
-from ictp2p.sync.values import StateRef, Value, quorum, upcoming
+from ictp2p.sync.values import Open, StateRef, Value, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 __all__ = ["ClusterView", "Contribution", "PlanAnswer", "PlanRequest", "RoundProfile", "Rounds"]
@@ -213,8 +213,13 @@ class Rounds:
 
     @property
     def informed(self) -> bool:
-        """Whether this peer knows what the voters do; see `Agreement.informed`."""
-        return self.agreement.informed
+        """Whether this peer knows what the voters do (`Agreement.informed`), and its cluster has no part in a round.
+
+        That may hold a contribution of a former life, and is about to be decided.
+        """
+        opened = None if self.agreement.tip is None else self.agreement.tip[1]
+        under_way = isinstance(opened, Open) and self._sight.mine in [p.cluster for p in opened.participants]
+        return self.agreement.informed and not under_way
 
     def in_touch(self) -> bool:
         """Whether a quorum of the voters has been met, and is there: those known by name only do not count."""

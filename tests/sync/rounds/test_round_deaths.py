@@ -16,7 +16,7 @@ from ictp2p.sync.rounds.notices import (
     RoundPassed,
     StateStale,
 )
-from ictp2p.sync.values import Close, Spec, Voters, genesis
+from ictp2p.sync.values import Close, Open, Spec, Voters, genesis
 from ictp2p.types import PeerId
 from tests.sync.rounds.rounds_mesh import (
     A0,
@@ -456,3 +456,23 @@ def test_what_failed_in_a_round_that_is_long_over_keeps_nobody_waiting() -> None
     much_later = Voters(tip.lineage, tip.voters, tip.state, A0, 40)
     book.decided(much_later, m.now)
     assert book.next_value(much_later, m.now).reason.endswith("expecting A, B, C, D")
+
+
+@pytest.mark.parametrize("cluster", ["A", "C"])
+def test_who_is_back_while_its_former_life_is_in_a_round_waits_for_what_becomes_of_that(cluster: str) -> None:
+    """Regression: it trained a phase from the state before, of which it then seemed to be a part already."""
+    m = in_second_round(A=1, B=1, C=1)
+    who = peer(cluster, 0)
+    assert isinstance(m.value(who), Open)
+    m.boot(who)
+    m.view()
+    for other in sorted(m.rounds):
+        m.do(other, m.rounds[other].greet(who, m.now))
+    assert not m.rounds[who].informed
+    soon = m.now + 60.0
+    while isinstance(m.value(who), Open):
+        assert not m.rounds[who].informed
+        assert m.now < soon
+        m.run(0.05)
+    m.run(1.0)
+    assert m.rounds[who].informed

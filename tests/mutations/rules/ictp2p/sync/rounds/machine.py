@@ -12,4 +12,14 @@ MUTATIONS: Final = (
         "return (version, digest)",
         ("sync/rounds/test_rounds.py::test_no_number_is_claimed_that_the_chain_has_not_given_out",),
     ),
+    Mutation(
+        "begun-in-the-middle-of-its-own-round",
+        "Who is back while its former life is in a round begins once that is decided.",
+        "        return self.agreement.informed and not under_way",
+        "        return self.agreement.informed",
+        (
+            "sync/rounds/test_round_deaths.py"
+            "::test_who_is_back_while_its_former_life_is_in_a_round_waits_for_what_becomes_of_that",
+        ),
+    ),
 )
