@@ -193,7 +193,7 @@ class AsyncPeer:
             self._seams,
             self.security,
             self.reception,
-            lambda: self.held(),
+            self.held,
             self._notice,
             self._fail,
             self._warn,

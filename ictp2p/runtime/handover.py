@@ -68,7 +68,9 @@ class Handover:
         why = await self._within(self._patience, ref)
         if why and not self._is_superseded(ref):
             what = f"left with the only copy of version {ref.version} of the state"
-            self._telemetry.event("warning", text=f"{what}, so the others may have to go back: {why}")
+            self._telemetry.event(
+                "warning", text=f"{what}, so the others go back unless a checkpoint of it is loaded: {why}"
+            )
 
     async def _due(self) -> StateRef | None:
         """The agreed state, if it is here, the same everywhere, and this peer answers for it."""

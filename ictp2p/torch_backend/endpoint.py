@@ -42,8 +42,8 @@ _FINGERPRINT = b"torchpg1"
 _PRESENCE = b"ictp2p presence\0"
 _CLOSING = 2.0
 """Seconds to let go of connections when groups end: twice what one is given to take what was written."""
-_LEAST = 0.05
-"""Those that each group has for it though others before it have used them up: where all take it, it takes moments."""
+_LEAST = 0.1
+"""Those that each group has for itself. Where all ranks take what was written, it takes moments."""
 _PASSED = 10.0
 """Seconds without the end of a group after which the next ones have all of it again."""
 
@@ -62,7 +62,7 @@ class Allowance:
 
     def spend(self, seconds: float, now: float) -> None:
         """A group took so long and has ended now."""
-        self._left, self._ended = self._left - seconds, now
+        self._left, self._ended = self._left - max(0.0, seconds - _LEAST), now
 
 
 _ALLOWANCE = Allowance()

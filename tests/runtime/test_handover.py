@@ -155,7 +155,7 @@ async def test_that_nobody_has_it_is_told_with_every_reason() -> None:
     leaver.statuses["d"] = Status.DEAD
     await leaver.take()
     (warning,) = leaver.warnings
-    assert warning.startswith("left with the only copy of version 8 of the state, so the others may have to go back: ")
+    assert warning.startswith("left with the only copy of version 8 of the state, so the others go back unless a ")
     assert "leader of b of b: no room; leader of c of c: the line is cut; d is out of reach" in warning
 
 
@@ -187,7 +187,7 @@ async def test_nobody_is_waited_for_without_end() -> None:
     leaver = Leaver(b=never)
     seconds = await leaver.take()
     assert 19.9 < seconds < 20.1, "`complete`, which is the shorter one here"
-    assert leaver.warnings[0].endswith("go back: nobody had taken it in 20 s")
+    assert leaver.warnings[0].endswith("loaded: nobody had taken it in 20 s")
     assert await leaver.take() < 1.0, "it was tried"
 
 

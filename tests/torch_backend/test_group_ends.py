@@ -213,10 +213,17 @@ def test_groups_that_end_one_after_the_other_wait_together_for_ranks_that_take_n
     """Regression: each waited for itself, a second and more, and a program of thirty groups was killed before."""
     allowed = Allowance()
     assert allowed.seconds(100.0) == 2.0
-    allowed.spend(1.25, 101.25)
-    assert allowed.seconds(101.3) == 0.75
-    allowed.spend(0.75, 102.0)
-    for now in (102.0, 105.0, 109.0):
-        assert allowed.seconds(now) == 0.05
-        allowed.spend(0.05, now + 0.05)
+    allowed.spend(1.1, 101.1)
+    assert allowed.seconds(101.1) == 1.0
+    allowed.spend(1.1, 102.2)
+    for now in (103.0, 105.0, 109.0):
+        assert allowed.seconds(now) == 0.1
+        allowed.spend(0.1, now + 0.1)
     assert allowed.seconds(120.0) == 2.0
+
+
+def test_groups_whose_ranks_take_everything_use_nothing_up() -> None:
+    allowed = Allowance()
+    for now in range(100):
+        allowed.spend(0.08, float(now))
+    assert allowed.seconds(100.0) == 2.0

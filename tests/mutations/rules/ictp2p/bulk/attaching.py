@@ -31,7 +31,7 @@ MUTATIONS: Final = (
         "A collective that does not reach all of its neighbours leaves no cycle of its error and its tensors.",
         "            raise await _without(missing, attached)  #",
         "            lost = await _without(missing, attached)\n            raise lost  #",
-        ("bulk/test_collective_faults.py::test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped",),
+        ("bulk/test_giving_up.py::test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped",),
     ),
     Mutation(
         "new-connections-wait-for-the-next",
@@ -75,9 +75,6 @@ MUTATIONS: Final = (
         "Who begins what was given up here hears of it, though the connection on which that was said has ended.",
         "        elif (why := self._given_up.get((connection.peer, tag))) is not None:",
         "        elif (why := None) is not None:",
-        (
-            "bulk/test_collective_faults.py"
-            "::test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up",
-        ),
+        ("bulk/test_giving_up.py::test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up",),
     ),
 )

@@ -43,6 +43,6 @@ MUTATIONS: Final = (
         "When a collective has failed no transport refers to the caller's tensors any more.",
         "        return not self._seal_bodies and self.pending > 0\n",
         "        return False\n",
-        ("bulk/test_collective_faults.py::test_after_an_abort_no_transport_holds_the_callers_tensor",),
+        ("bulk/test_giving_up.py::test_after_an_abort_no_transport_holds_the_callers_tensor",),
     ),
 )

@@ -24,11 +24,18 @@ MUTATIONS: Final = (
     Mutation(
         "each-group-waits-for-itself",
         "Groups that end one after the other wait together for ranks that take nothing.",
-        "self._left, self._ended = self._left - seconds, now",
+        "self._left, self._ended = self._left - max(0.0, seconds - _LEAST), now",
         "self._ended = now",
         (
             "torch_backend/test_group_ends.py"
             "::test_groups_that_end_one_after_the_other_wait_together_for_ranks_that_take_nothing",
         ),
+    ),
+    Mutation(
+        "moments-used-up",
+        "Groups whose ranks take what was written leave all of the time to those whose ranks do not.",
+        "self._left, self._ended = self._left - max(0.0, seconds - _LEAST), now",
+        "self._left, self._ended = self._left - seconds, now",
+        ("torch_backend/test_group_ends.py::test_groups_whose_ranks_take_everything_use_nothing_up",),
     ),
 )
