@@ -109,6 +109,11 @@ class Bulk:
         """Give a warm connection to `peer`, or make one; raises as `Pool.connection`."""
         return await self._pool.connection(peer, timeout)
 
+    def received(self, peer: PeerId) -> int:
+        """Count the bytes that the connection on which `peer` is asked has brought, of whatever is under way there."""
+        first = self._pool.warm(peer)
+        return 0 if first is None else first.received
+
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
         """Dial `peer`, which asked for it with `ticket`; raises as `Pool.answer_ticket`."""
         await self._pool.answer_ticket(peer, ticket)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 KIND = "state"
 _LOOK = 1.0
 """Seconds between two looks at whether the state that is fetched is still the one to have."""
+_CHATTER = 1024
+"""Bytes between two such looks that say no more than that somebody is still there."""
 _LONGEST = 3600.0
 """Seconds that one question may take: who answers slowly is not silent."""
 WITNESSES = 16
@@ -227,6 +229,8 @@ class _Transfer:
         self._witnesses = witnesses
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
         self._asked: dict[asyncio.Task[None], PeerId] = {}
+        self._brought: dict[PeerId, int] = {}
+        """Bytes that the connections to those who are asked had brought at the last look."""
         self._arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once a chunk has come: whoever brought it may have room for the next question before it is idle."""
         self._bytes = 0
@@ -271,10 +275,7 @@ class _Transfer:
             if provider in silent:
                 task.cancel()  # or what it still brings would be in the way of what is asked for instead
         if self._clock() >= self._looked + _LOOK:
-            self._looked = self._clock()
-            for peer in self._witnesses():
-                if peer != self._bulk.me:
-                    self._fetch.add(peer)
+            self._look()
         self._look_for_more()
         for ask in self._fetch.asks(self._clock()):
             self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = ask.provider
@@ -292,6 +293,21 @@ class _Transfer:
             del self._asked[task]
             if not task.cancelled():
                 task.result()
+
+    def _look(self) -> None:
+        """Learn who else may have it, and whose connections move, if only for what stands before what is asked for."""
+        self._looked = self._clock()
+        for peer in self._witnesses():
+            if peer != self._bulk.me:
+                self._fetch.add(peer)
+        before, self._brought = self._brought, {p: self._received(p) for p in self._asked.values()}
+        for provider, brought in self._brought.items():
+            if brought > before.get(provider, brought) + _CHATTER:
+                self._fetch.moving(provider, self._looked)
+
+    def _received(self, provider: PeerId) -> int:
+        peer, over = self._lanes.get(provider, (provider, None))
+        return self._bulk.received(peer) if over is None else over.received
 
     def _look_for_more(self) -> None:
         """Have further connections where one may not fill the way, and let them go if they gain nothing."""

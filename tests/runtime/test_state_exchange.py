@@ -27,10 +27,17 @@ from tests.garbage import uncollected
 PATIENT = TransferProfile(pause=60.0)
 
 
-class Deserted:
-    """Bulk connections to nobody."""
+class Quiet:
+    """Bulk connections that bring nothing beside what is asked for."""
 
     me = PeerId("me")
+
+    def received(self, peer: PeerId) -> int:
+        return 0
+
+
+class Deserted(Quiet):
+    """Bulk connections to nobody."""
 
     async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
         await asyncio.sleep(0)
@@ -81,10 +88,8 @@ async def test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked(m
             )
 
 
-class Held:
+class Held(Quiet):
     """Bulk connections to one who has the state, and answers each question chunk by chunk, in order."""
-
-    me = PeerId("me")
 
     def __init__(self, state: GlobalState) -> None:
         self._state = state
@@ -193,10 +198,8 @@ def test_the_longest_manifest_has_a_digest_for_each_chunk_of_half_a_tebibyte() -
     assert state_exchange.MAX_MANIFEST == 2**39 // CHUNK * DIGEST
 
 
-class Asked:
+class Asked(Quiet):
     """Bulk connections to somebody who answers nothing, and to somebody with the error that ends it all."""
-
-    me = PeerId("me")
 
     async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
         if peer == "a":
@@ -221,10 +224,8 @@ async def test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector() -> N
     assert left == []
 
 
-class Slow:
+class Slow(Quiet):
     """A provider that brings a piece after each half of the time after which a silent one is given up."""
-
-    me = PeerId("me")
 
     def __init__(self, state: GlobalState) -> None:
         self.asked: list[tuple[int, ...]] = []
@@ -294,3 +295,36 @@ async def test_what_a_silent_provider_still_brings_is_in_nobodys_way() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(MeshMismatch, match="asked again with 0 under way"):
             await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, profile)
+
+
+@pytest.mark.parametrize(("rate", "silent"), [(0, 1), (500, 1), (5000, 0)])
+def test_who_is_asked_over_a_connection_that_brings_something_else_first_is_not_silent(rate: int, silent: int) -> None:
+    """Regression: on a slow line it was asked again and again, and each answer stood behind those before it, for ever.
+
+    What says but that somebody is there is nothing.
+    """
+    before = 20.0  # seconds that the answer stands behind something else
+    asked = list[float]()
+
+    class Slowly(Deserted):
+        def received(self, peer: PeerId) -> int:
+            return int(rate * asyncio.get_running_loop().time())
+
+        async def request(self, *_: Any, **__: Any) -> int:
+            asked.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(before)
+            raise MeshMismatch("it has come")
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        state, ref = GlobalState([entry("weight", torch.zeros(3))]), StateRef(7, bytes(32), (PeerId("a"),))
+        bulk: Any = Slowly()
+        with pytest.raises(MeshMismatch, match="it has come"):
+            await fetch_state(bulk, ref, state, Telemetry(loop.time), loop.time, TransferProfile(attempts=2))
+
+    if silent:
+        with pytest.raises(StateError, match="silent for 10 s"):
+            run_turns(story())
+    else:
+        run_turns(story())
+        assert len(asked) == 1

@@ -40,6 +40,9 @@ class TransferProfile:
     patience: float = 10.0
     """Seconds without any byte from a provider after which its chunks are asked of others."""
 
+    longest: float = 100.0
+    """The same where its connection brings something else, which may stand before them: a line is slow at first."""
+
     hedge: float = 1.0
     """Seconds after which the manifest is asked of one more provider: those who are dead may not say so."""
 
@@ -66,6 +69,8 @@ class _Provider:
     heard: float = 0.0
     seen: float = 0.0
     """When any part of a chunk came."""
+    moved: float = 0.0
+    """When its connection brought anything."""
     failures: int = 0
     ready_at: float = 0.0
     given_up: str = ""
@@ -73,6 +78,11 @@ class _Provider:
     """Whose further connection it is; None for a provider."""
     retired: bool = False
     """To be asked for nothing more."""
+
+    @property
+    def last(self) -> float:
+        """When it was asked, after nothing, or brought anything of what it owes."""
+        return max(self.heard, self.seen)
 
 
 class Fetch:
@@ -185,6 +195,13 @@ class Fetch:
         """A part of a chunk, or of the manifest, has come."""
         self._providers[provider].seen = now
 
+    def moving(self, provider: PeerId, now: float) -> None:
+        """Its connection brings something, of which what it owes may be no part.
+
+        On a slow line it may stand behind what was sent before. To ask again would put more there, and more each time.
+        """
+        self._providers[provider].moved = now
+
     def failed(self, provider: PeerId, why: str, now: float) -> None:
         """The connection to a provider broke, or it said that it no longer has this state.
 
@@ -203,7 +220,7 @@ class Fetch:
         """Give up waiting for silent providers; say for which, so that their connections may be dropped."""
         silent = [name for name, p in self._providers.items() if (at := self._silent_at(p)) is not None and at <= now]
         for name in silent:
-            self.failed(name, f"silent for {self._profile.patience:g} s", now)
+            self.failed(name, f"silent for {now - self._providers[name].last:.0f} s", now)
         return silent
 
     def next_timeout(self) -> float | None:
@@ -293,7 +310,9 @@ class Fetch:
         return bool(held.owed) or (held.asked_manifest and self.manifest is None)
 
     def _silent_at(self, held: _Provider) -> float | None:
-        return max(held.heard, held.seen) + self._profile.patience if self._busy(held) and not held.given_up else None
+        if held.given_up or not self._busy(held):
+            return None
+        return min(max(held.last, held.moved) + self._profile.patience, held.last + self._profile.longest)
 
 
 def _remaining(held: _Provider) -> float:

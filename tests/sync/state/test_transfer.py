@@ -104,6 +104,16 @@ def test_the_manifest_is_asked_of_one() -> None:
     assert fetch.asks(1.0) == [Ask(PeerId("b"), ())]
 
 
+def test_a_provider_whose_connection_brings_something_else_is_waited_for_and_not_for_ever() -> None:
+    fetch = Fetch(b"d", [PeerId("a")], TransferProfile(patience=3.0, longest=8.0))
+    fetch.asks(0.0)
+    for second in range(1, 8):
+        fetch.moving(PeerId("a"), float(second))
+        assert fetch.handle_timeout(second + 0.9) == []
+        assert fetch.next_timeout() == min(second + 3.0, 8.0)
+    assert fetch.handle_timeout(8.0) == ["a"]
+
+
 def test_a_silent_provider_of_the_manifest_is_given_up() -> None:
     fetch = Fetch(b"d", [PeerId("a")], TransferProfile(patience=3.0))
     fetch.asks(0.0)

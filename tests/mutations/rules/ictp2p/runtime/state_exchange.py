@@ -15,9 +15,18 @@ MUTATIONS: Final = (
     Mutation(
         "heirs-not-asked",
         "Who comes to hold a state whose known holders have died is asked for it.",
-        "            for peer in self._witnesses():",
-        "            for peer in ():",
+        "        for peer in self._witnesses():",
+        "        for peer in ():",
         ("runtime/test_state_exchange.py::test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked",),
+    ),
+    Mutation(
+        "chatter-taken-for-bytes",
+        "A connection that says no more than that somebody is there brings nothing.",
+        "before.get(provider, brought) + _CHATTER:",
+        "before.get(provider, brought):",
+        (
+            "runtime/test_state_exchange.py::test_who_is_asked_over_a_connection_that_brings_something_else_first_is_not_silent[500-1]",
+        ),
     ),
     Mutation(
         "asked-when-idle",

@@ -22,9 +22,28 @@ MUTATIONS: Final = (
     Mutation(
         "slow-taken-for-silent",
         "A provider of state is silent if nothing of it comes, and not if a chunk takes long.",
-        "max(held.heard, held.seen) + self._profile.patience",
-        "held.heard + self._profile.patience",
+        "return max(self.heard, self.seen)",
+        "return self.heard",
         ("runtime/test_state_exchange.py::test_a_provider_that_takes_long_for_each_chunk_is_not_silent",),
+    ),
+    Mutation(
+        "queued-taken-for-silent",
+        "A provider whose connection brings what stands before the state is not silent.",
+        "min(max(held.last, held.moved) + self._profile.patience, held.last + self._profile.longest)",
+        "held.last + self._profile.patience",
+        (
+            "sync/state/test_transfer.py::test_a_provider_whose_connection_brings_something_else_is_waited_for_and_not_for_ever",
+            "sim/test_training.py::test_who_comes_over_a_slow_line_gets_the_state_of_a_mesh_whose_rounds_last_as_long_as_its_phases[30000.0-0.25]",
+        ),
+    ),
+    Mutation(
+        "busy-connection-believed-for-ever",
+        "Who brings everything but the state that it was asked for is given up at last.",
+        "min(max(held.last, held.moved) + self._profile.patience, held.last + self._profile.longest)",
+        "max(held.last, held.moved) + self._profile.patience",
+        (
+            "sync/state/test_transfer.py::test_a_provider_whose_connection_brings_something_else_is_waited_for_and_not_for_ever",
+        ),
     ),
     Mutation(
         "chunk-not-verified",
