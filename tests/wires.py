@@ -6,7 +6,7 @@ A connection pulls once both of its ends have attached, and an end that lets go 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.types import PeerId
@@ -43,6 +43,8 @@ class Plugs:
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> End:
         self._wires.tags.setdefault(self._me, []).append(tag)
         end = self._wires.ends[tag, self._me] = End(self._wires, tag, self._me, receiver, peers, whole)
@@ -88,7 +90,7 @@ class End:
     def detach(self) -> None:
         self._wires.ends.pop((self._tag, self._me), None)
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         self.detach()
         for peer in self._peers:
             other = self._wires.ends.get((self._tag, peer))

@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.collective import Aborted, Attached, Hold
+from ictp2p.bulk.collective import ANYBODY, Aborted, Attached, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import Desk
 from ictp2p.bulk.frames import Header, Kind
@@ -70,6 +70,8 @@ class Attaching:
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._given_up: OrderedDict[tuple[PeerId, bytes], bytes] = OrderedDict()
         """What neighbours were told as we gave a collective up: of the last ones."""
+        self._called: dict[bytes, Hold] = {}
+        """By its tag, one hold of each collective that is under way and says what is called."""
 
     async def attach(
         self,
@@ -80,6 +82,8 @@ class Attaching:
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> Attachment:
         """Connect a collective to its neighbours (see `channel.Links`)."""
         if not self._users.keys().isdisjoint([(peer, tag) for peer in peers]):
@@ -91,12 +95,15 @@ class Attaching:
             )
         ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
         holds = [
-            Hold(receiver, p, tag, connection, self._clock, self._bulk.measured) for p, connection in ready.items()
+            Hold(receiver, p, tag, connection, self._clock, self._bulk.measured, call, {*peers, *beside})
+            for p, connection in ready.items()
         ]
-        attached = Attached(holds, self._release, lambda hold, why: self._note(hold.peer, hold.tag, why))
+        attached = Attached(holds, self._release, self._note)
         paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
             self._hold(hold, paces.get(hold.peer), whole)
+        if call and holds:
+            self._tell_strangers(holds[0])
         if len(ready) < len(peers):
             missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
             for peer in missing:
@@ -154,18 +161,23 @@ class Attaching:
 
     # What desks say.
 
-    def begun(self, connection: BulkConnection, tag: bytes, *, again: int) -> None:
-        """A peer takes part in a collective; the first `again` chunks that came early it has not kept."""
+    def begun(self, connection: BulkConnection, tag: bytes, *, again: int, called: int) -> None:
+        """A peer takes part in a collective; the first `again` chunks that came early it has not kept.
+
+        `called`: the checksum of what it calls.
+        """
         assert connection.peer is not None
         waiter = self._awaited.get((connection.peer, tag))
         if waiter is not None and not waiter.done():
             waiter.set_result(connection.peer)
         hold = self._holding(connection, tag)
         if hold is not None:
-            hold.begun(connection, again=again)
-        elif (why := self._given_up.get((connection.peer, tag))) is not None:
+            hold.begun(connection, called, again=again)
+        elif (why := self._given_up.get((connection.peer, tag)) or self._given_up.get((ANYBODY, tag))) is not None:
             self._desks[connection].forget(tag)
             connection.send(Kind.ABORT, tag, body=why)
+        elif (ours := self._called.get(tag)) is not None and connection.peer not in ours.beside:
+            ours.differ(connection.peer, connection)
 
     def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
         """Hand over a chunk that began to arrive before we had begun; False if we have not begun yet."""
@@ -179,6 +191,8 @@ class Attaching:
         hold = self._holding(connection, tag)
         if hold is not None:
             hold.aborted(why)
+        elif why.call and (ours := self._called.get(tag)) is not None and connection.peer is not None:
+            ours.differs(connection.peer, why)
 
     # One neighbour.
 
@@ -190,17 +204,20 @@ class Attaching:
     def _hold(self, hold: Hold, rate: float | None, whole: bytes | None) -> None:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self._bulk.profile.ceiling
+        if hold.call:
+            self._called[tag] = hold
         if rate is not None or most is not None:
             self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
         ready = self._pool.among(peer)
         again = sum(self._desks[each].early.dropped(tag) for each in ready)
         rested = connection.wake()
         if whole is None:
-            connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
+            # before any chunk: see `EarlyChunks`
+            connection.send(Kind.BEGIN, tag, first=again, second=hold.called, body=bytes(rested))
         else:
             if rested > len(whole):
                 connection.send(Kind.ALIVE, body=bytes(rested))
-            connection.send(Kind.WHOLE, tag, first=again, body=whole)
+            connection.send(Kind.WHOLE, tag, first=again, second=hold.called, body=whole)
         self._bulk.join(peer, tag, hold, connection, kick=whole is None)
         if rate is None and most is None and whole is None:
             self._stripe(hold)
@@ -208,6 +225,13 @@ class Attaching:
             desk = self._desks.get(each)
             if desk is not None and desk.knows(tag):
                 self._catch_up(hold, each, desk)
+
+    def _tell_strangers(self, ours: Hold) -> None:
+        """Tell those who take us for a neighbour in this collective, and are none of ours: they call another one."""
+        begun = [(each.peer, each) for each, desk in self._desks.items() if desk.begun(ours.tag)]
+        for peer, connection in begun:
+            if peer is not None and peer not in ours.beside:
+                ours.differ(peer, connection)
 
     def _stripe(self, hold: Hold) -> None:
         """Let chunks go over all connections that gain by it."""
@@ -232,13 +256,16 @@ class Attaching:
             hold.aborted(why)
             return
         if desk.begun(hold.tag):
-            hold.begun(connection)
+            hold.begun(connection, desk.called(hold.tag))
         for header, body in early:
             hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
 
     def _release(self, hold: Hold) -> None:
         if hold in self._rates.get(hold.connection, ()):
             self._pace(hold, None)
+        hold.end()
+        if self._called.get(hold.tag) is hold:
+            del self._called[hold.tag]
         for stripe in hold.stripes:
             stripe.connection.leave(stripe, hold.tag)
         hold.stripes = ()  # in a cycle its tensors would stay until the garbage collector comes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -13,7 +14,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.pacing import FEWEST, Meter
 from ictp2p.bulk.users import Frame
-from ictp2p.collectives.channel import Receiver
+from ictp2p.collectives.channel import CallsDiffer, Receiver
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
@@ -26,6 +27,10 @@ INTERIM = 5.0
 to plan anew. Less would count slow start for much; and estimates take a sample of this length for a changed link."""
 LITTLE = 64 * 1024
 """Bytes of which a connection that holds less holds as good as nothing."""
+ANYBODY = PeerId("")
+"""Who begins what we have given up because calls differ: its neighbours there need not be ours."""
+DIFFER_SECONDS = 2.0
+"""For which we wait to hear what a neighbour calls that calls something else; it may have ended."""
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
 
@@ -35,6 +40,8 @@ class Aborted(msgspec.Struct, frozen=True, array_like=True):
 
     reason: str
     suspects: tuple[str, ...]
+    call: str = ""
+    """What the sender calls, where participants call different things."""
 
 
 def read_aborted(body: memoryview) -> Aborted:
@@ -76,8 +83,15 @@ class Hold:
         connection: BulkConnection,
         clock: Callable[[], float],
         measured: Measured,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> None:
         self.peer = peer
+        self.call = call
+        """What is called."""
+        self.beside = beside
+        """Our neighbours in it, this one and others."""
+        self.called = zlib.crc32(call.encode())
         self.connection = connection
         """Where we send."""
         self.inbound: BulkConnection | None = None
@@ -95,6 +109,8 @@ class Hold:
         self._measured = measured
         self._refused = False
         """A chunk did not fit, or we broke: what still comes is for nobody."""
+        self._differing: asyncio.TimerHandle | None = None
+        """For the time in which we wait to hear what the peer calls."""
 
     @property
     def connections(self) -> list[BulkConnection]:
@@ -114,9 +130,15 @@ class Hold:
         for connection, user in sorted(pulling, key=lambda each: each[0].pending // LITTLE):
             connection.kick(user)
 
-    def begun(self, connection: BulkConnection, *, again: int = 0) -> None:
-        """The peer takes part, and sends on `connection`; it had to drop the first `again` chunks that we sent."""
+    def begun(self, connection: BulkConnection, called: int, *, again: int = 0) -> None:
+        """The peer takes part, and sends on `connection`; it had to drop the first `again` chunks that we sent.
+
+        `called`: the checksum of what it calls. If we call something else we tell it, and expect to be told.
+        """
         self.inbound = connection
+        if called != self.called:
+            self.differ(self.peer, connection)
+            return
         if connection is not self.connection:
             connection.heed(self)
         self.connection.wake()  # while we waited for the peer it has rested again
@@ -167,6 +189,9 @@ class Hold:
         """Hand a chunk to the collective."""
         if header.kind is Kind.WHOLE:
             self.inbound = self.connection
+            if header.second != self.called:
+                self.differ(self.peer, self.connection)
+                return
             self._receiver.begun(self.peer, header.first)
             self.catch_up(True, 0, 0, body)
             return
@@ -224,8 +249,32 @@ class Hold:
         self._refused = True
         self._receiver.broke(error)
 
+    def end(self) -> None:
+        """The collective has ended: nothing is waited for."""
+        if self._differing is not None:
+            self._differing.cancel()
+
+    def differ(self, peer: PeerId, connection: BulkConnection) -> None:
+        """`peer` calls something else under our tag: tell it what we call, and expect to be told."""
+        body = msgspec.msgpack.encode(Aborted("calls differ", (), self.call))
+        connection.send(Kind.ABORT, self.tag, body=body)
+        if not self._refused:
+            self._refused = True
+            error = CallsDiffer(f"{peer} calls something other than {self.call}", [peer])
+            self._differing = asyncio.get_running_loop().call_later(DIFFER_SECONDS, self._receiver.broke, error)
+
+    def differs(self, peer: PeerId, why: Aborted) -> None:
+        """`peer` gave up since calls differ: its own from ours, or somebody's from those of both of us."""
+        if why.call == self.call:
+            self._break(CallsDiffer(f"{peer}: {why.reason}", [PeerId(s) for s in why.suspects]))
+        else:
+            self._break(CallsDiffer(f"{peer} calls {why.call}, not {self.call}", [peer]))
+
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
+        if why.call:
+            self.differs(self.peer, why)
+            return
         self._receiver.lost(self.peer, f"gave up: {why.reason}"[:512], tuple(PeerId(s) for s in why.suspects))
 
 
@@ -233,7 +282,10 @@ class Attached:
     """All holds of one collective (`channel.Attachment`)."""
 
     def __init__(
-        self, holds: Sequence[Hold], release: Callable[[Hold], None], given_up: Callable[[Hold, bytes], None]
+        self,
+        holds: Sequence[Hold],
+        release: Callable[[Hold], None],
+        given_up: Callable[[PeerId, bytes, bytes], None],
     ) -> None:
         self._holds = {hold.peer: hold for hold in holds}
         self._release = release
@@ -267,17 +319,19 @@ class Attached:
         for hold in self._holds.values():
             self._release(hold)
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         """Tell the neighbours, let go, and have nothing of the collective's memory left in a transport.
 
         In clear, what a transport still holds are the caller's tensors. A second is given to send them; a connection
         that needs longer is dropped, or a torn contribution could leave it after the caller has gone on. What others
         have given it since is theirs.
         """
-        body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects)))
         for hold in self._holds.values():
+            body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects), hold.call if differ else ""))
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
-            self._given_up(hold, body)
+            self._given_up(hold.peer, hold.tag, body)
+            if differ:
+                self._given_up(ANYBODY, hold.tag, body)
         connections = [each for hold in self._holds.values() for each in hold.connections]
         self.detach()
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}

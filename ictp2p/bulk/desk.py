@@ -33,7 +33,8 @@ class Desk:
         self._bulk = bulk
         self._connection = connection
         self._services = services
-        self._begun: OrderedDict[bytes, None] = OrderedDict()
+        self._begun: OrderedDict[bytes, int] = OrderedDict()
+        """With a checksum of what the peer calls."""
         self.early = EarlyChunks(_REMEMBERED)
         self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
         self._serving: dict[bytes, asyncio.Task[None]] = {}
@@ -43,6 +44,10 @@ class Desk:
     def begun(self, tag: bytes) -> bool:
         """Say whether the peer has begun the collective `tag`; it may be ahead of us."""
         return tag in self._begun
+
+    def called(self, tag: bytes) -> int:
+        """Give the checksum of what the peer calls in the collective `tag`, which it has begun."""
+        return self._begun[tag]
 
     def knows(self, tag: bytes) -> bool:
         """Say whether the peer has said anything of the collective `tag`."""
@@ -105,8 +110,8 @@ class Desk:
                 self._connection.sharing.take(header, body)
 
     def _begin(self, header: Header) -> None:
-        _remember(self._begun, header.tag, None)
-        self._bulk.attaching.begun(self._connection, header.tag, again=header.first)
+        _remember(self._begun, header.tag, header.second)
+        self._bulk.attaching.begun(self._connection, header.tag, again=header.first, called=header.second)
 
     def _chunk(self, header: Header, body: memoryview) -> None:
         """Hand a chunk over, or keep it until we have begun as well."""

@@ -36,7 +36,8 @@ class Kind(enum.IntEnum):
     """Nothing to say at present, but here."""
     BEGIN = 3
     """The sender takes part in the collective of this tag: it may be sent to. It has dropped the `first` chunks that
-    came before. Its body says nothing; what counts is its length (`resting`)."""
+    came before; `second` is a checksum of what it calls. Its body says nothing; what counts is its length
+    (`resting`)."""
     PARTIAL = 4
     RESULT = 5
     ABORT = 6

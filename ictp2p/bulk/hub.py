@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -139,9 +139,13 @@ class Bulk:
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> Coroutine[Any, Any, Attachment]:
         """Connect a collective to its neighbours (see `channel.Links`)."""
-        return self.attaching.attach(tag, receiver, peers, timeout=timeout, rates=rates, whole=whole)
+        return self.attaching.attach(
+            tag, receiver, peers, timeout=timeout, rates=rates, whole=whole, call=call, beside=beside
+        )
 
     def first_begun(self, tags: Mapping[PeerId, bytes]) -> Coroutine[Any, Any, PeerId]:
         """Wait until one of these peers has begun the collective that its tag names, and say which."""

@@ -8,14 +8,14 @@ a test may run a collective over a fake of twenty lines.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from ictp2p.collectives.running.windows import ROOM_BYTES
-from ictp2p.errors import ConnectionLost, RoundTimeout
+from ictp2p.errors import ConnectionLost, RoundError, RoundTimeout
 from ictp2p.types import PeerId
 
 DIFFER = " (do the tensors differ in shape or type?)"
@@ -37,6 +37,10 @@ class RoundTag:
     round: int
     attempt: int
     plan_digest: bytes
+    call: str = ""
+    """What is called, in words that all participants have in common; of the tag itself it is no part."""
+    beside: tuple[PeerId, ...] = ()
+    """Neighbours in other attempts that are parts of the same call, under the same tag."""
 
     def wire(self) -> bytes:
         """Hash the tag to the 16 bytes that every frame carries."""
@@ -80,6 +84,14 @@ class ParticipantLost(ConnectionLost):
 
 class CollectiveTimeout(RoundTimeout):
     """A collective did not finish before its deadline; `suspects` names who was waited for."""
+
+    def __init__(self, message: str, suspects: Sequence[PeerId]) -> None:
+        super().__init__(message)
+        self.suspects = tuple(suspects)
+
+
+class CallsDiffer(RoundError):
+    """Participants called different things under one tag; `suspects` names who differs from us, as far as we know."""
 
     def __init__(self, message: str, suspects: Sequence[PeerId]) -> None:
         super().__init__(message)
@@ -165,8 +177,11 @@ class Attachment(Protocol):
         """Let go: later frames of the tag are dropped, and no memory of the collective is touched again."""
         ...
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
-        """Tell all neighbours that the collective has failed here, detach, and let go of its memory."""
+    def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> Coroutine[Any, Any, None]:
+        """Tell all neighbours that the collective has failed here, detach, and let go of its memory.
+
+        `differ`: because participants call different things.
+        """
         ...
 
 
@@ -216,11 +231,16 @@ class Links(Protocol):
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> Attachment:
         """Connect to all `peers` and tell them that we have begun `tag`; pace each at its rate in bytes/s.
 
         `whole`, of at most `EAGER_BYTES`, goes along as the first and only chunk, a contribution. Who has not begun
         keeps it, or drops it and says so when it begins: then it is asked for again (`Receiver.begun`).
+
+        `call`: what is called. Who calls something else under `tag` breaks it, with `CallsDiffer`: a neighbour, or
+        one who takes us for its neighbour and is not ours, nor among those who are so `beside`.
 
         Raises:
             ParticipantLost: one of them could not be reached within `timeout` seconds.

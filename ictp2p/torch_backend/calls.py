@@ -32,14 +32,14 @@ class Calls:
     def __init__(self, loop: LoopThread) -> None:
         self.peers: Sequence[PeerId] = ()
         self._loop = loop
-        self._numbers: dict[str, int] = {}
+        self._number = 0
         self._lock = threading.RLock()  # reentrant: a signal handler may end the group while its thread makes a call
         self._pending: dict[asyncio.Task[None], None] = {}
         self._abreast = Abreast()
         self._closed = False
 
     def number(self, kind: str) -> int:
-        """Count one more call of a kind.
+        """Count one more collective, of some kind, in the order that all ranks have in common.
 
         Raises:
             GroupClosed: this process is another one's fork.
@@ -52,8 +52,8 @@ class Calls:
             )
         self._loop.check_process()  # before the lock, which a thread may have held that was not forked along
         with self._lock:
-            self._numbers[kind] = number = self._numbers.get(kind, 0) + 1
-        return number
+            self._number += 1
+            return self._number
 
     def begin(
         self,

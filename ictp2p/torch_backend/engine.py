@@ -12,14 +12,16 @@ all of it up in the same order: one hop instead of two, and still equal bits.
 **Messages between two ranks** are broadcasts in a group of two. So there is one format of plans, one executor and one
 set of connections, with their deadlines, seals and detection of deaths, under everything.
 
-Frames are told apart by a tag made of the group, the kind of call and its number. Several calls may be under way.
+Frames are told apart by a tag made of the group and the call's number, so several calls may be under way. Each rank
+says with it what it calls: all of them, or else a sum here would meet a maximum there, without a word.
 """
 
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +39,8 @@ from ictp2p.types import PeerId
 
 SMALL = 64 * 1024
 """Bytes that a rank sends at most when everybody copies everything: above, two hops are faster than more bytes."""
+_FEW = 8
+"""Most parts whose lengths an error says one by one."""
 CHAIN = 4 * 1024 * 1024
 """Bytes from which a chain beats a star from or to one rank: its chunks must hide the hops."""
 
@@ -46,9 +50,12 @@ class Step:
     """One call: what its frames are told apart by, and how long it may take."""
 
     kind: str
+    """What is called."""
     number: int
     timeout: float
     """Seconds, for the slowest rank to come and for the bytes to move."""
+    line: str = ""
+    """In which calls it is the `number`th: that of the collectives, or of the messages under a tag."""
 
 
 class Engine:
@@ -96,7 +103,7 @@ class Engine:
             tensors,
             tensors,
             self._bulk,
-            self._tag(step),
+            self._tag(step, f" of {_elements(flat)} ({op})"),
             op=op,
             in_place=True,
             profile=_profile(step),
@@ -111,9 +118,8 @@ class Engine:
             return
         parents = self._spanning(root, flat.elements * flat.itemsize)
         plan = self._plan(REDUCE, self.names, (Share(0, flat.elements, root, parents, parents),), flat.partial_itemsize)
-        await execute.reduce(
-            plan, self.rank, tensors, outputs, self._bulk, self._tag(step), op=op, profile=_profile(step)
-        )
+        tag = self._tag(step, f" of {_elements(flat)} to rank {root} ({op})")
+        await execute.reduce(plan, self.rank, tensors, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def reduce_scatter(
         self, step: Step, inputs: Sequence[Sequence[Tensor]], outputs: Sequence[Tensor], op: str
@@ -131,53 +137,51 @@ class Engine:
         flat = Flat(parts)
         if not flat.elements:
             return
+        spans = list(_spans(ranks))
         shares = tuple(
             Share(a, b, tree.root, tree.reduce_parents, tree.reduce_parents)
-            for tree, (a, b) in zip(star.trees(self.size), _spans(ranks), strict=True)
+            for tree, (a, b) in zip(star.trees(self.size), spans, strict=True)
         )
         plan = self._plan(REDUCE, self.names, shares, flat.partial_itemsize)
-        await execute.reduce(
-            plan, self.rank, parts, outputs, self._bulk, self._tag(step), op=op, profile=_profile(step)
-        )
+        tag = self._tag(step, f" of {_elements(flat)}{_cut(spans)} ({op})")
+        await execute.reduce(plan, self.rank, parts, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
         """Fill in all parts, of which ours is there; `parts[i]` is that of rank `i % size`. Bytes."""
         ranks = [parts[n :: self.size] for n in range(self.size)]
         ordered, spans = [part for each in ranks for part in each], list(_spans(ranks))
         lengths = [stop - start for start, stop in spans]
+        tag = self._tag(step, f" of {sum(lengths)} bytes{_cut(spans)}")
         if min(lengths) and self._is_small(max(lengths)):
             flat = Flat(ordered)
-            bodies = await self._swap(step, lengths, b"".join(flat.views(*spans[self.rank])))
+            bodies = await self._swap(step, tag, lengths, b"".join(flat.views(*spans[self.rank])))
             for (start, stop), body in zip(spans, bodies, strict=True):
                 flat.write(start, stop, memoryview(body))
             return
         shares = tuple(
             self._copied(a, b, n, star.star(self.size, n).broadcast_parents) for n, (a, b) in enumerate(spans)
         )
-        await self._broadcast(step, self.names, self.rank, shares, ordered)
+        await self._broadcast(step, tag, self.names, self.rank, shares, ordered)
 
     async def broadcast(self, step: Step, tensors: Sequence[Tensor], root: int) -> None:
         """Copy the root's bytes to all."""
         size = sum(tensor.numel() for tensor in tensors)
-        await self._broadcast(
-            step, self.names, self.rank, (self._copied(0, size, root, self._spanning(root, size)),), tensors
-        )
+        shares = (self._copied(0, size, root, self._spanning(root, size)),)
+        tag = self._tag(step, f" of {size} bytes from rank {root}")
+        await self._broadcast(step, tag, self.names, self.rank, shares, tensors)
 
     async def barrier(self, step: Step) -> None:
         """Wait until every rank is here."""
-        await self._swap(step, [1] * self.size, b"\0")
+        await self._swap(step, self._tag(step), [1] * self.size, b"\0")
 
     async def exchange(self, step: Step, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> None:
         """Send bytes to some ranks and receive bytes from some; both ends of each pair must give the same sizes."""
         nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
         if self.rank in outgoing and self.rank in incoming:
             incoming[self.rank].copy_(outgoing[self.rank])
-        pairs = [
-            self._pair(step, n, outgoing.get(n, nothing), incoming.get(n, nothing))
-            for n in sorted(set(outgoing) | set(incoming))
-            if n != self.rank
-        ]
-        await together(pairs)
+        others = sorted({*outgoing, *incoming} - {self.rank})
+        beside = tuple(self.names[n] for n in others)
+        await together(self._pair(step, n, outgoing.get(n, nothing), incoming.get(n, nothing), beside) for n in others)
 
     async def send(self, step: Step, data: Tensor, target: int) -> None:
         """Send bytes to a rank that calls `receive` with the same kind and number for us."""
@@ -198,7 +202,7 @@ class Engine:
 
     async def first_sender(self, steps: Mapping[int, Step]) -> int:
         """Wait until one of some ranks has begun to `send`, each with its own step; that rank."""
-        tags = {self.names[n]: self._tag(step, self._edge(n, self.rank)).wire() for n, step in steps.items()}
+        tags = {self.names[n]: self._message_tag(step, n, sending=False).wire() for n, step in steps.items()}
         return self.names.index(await self._bulk.first_begun(tags))
 
     async def reach(self, rank: int, timeout: float) -> None:
@@ -214,8 +218,7 @@ class Engine:
     def _is_small(self, nbytes: int) -> bool:
         return max(1, self.size - 1) * nbytes <= SMALL
 
-    async def _swap(self, step: Step, lengths: Sequence[int], body: bytes) -> list[bytes]:
-        tag = self._tag(step)
+    async def _swap(self, step: Step, tag: RoundTag, lengths: Sequence[int], body: bytes) -> list[bytes]:
         return await one_shot.swap(self.names, self.rank, lengths, body, self._bulk, tag, _profile(step))
 
     async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
@@ -225,7 +228,7 @@ class Engine:
         share = Share(0, length.nbytes + expected, 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
         plan = self._plan(BROADCAST, names, (share,), 1)
         me = 0 if self.rank == source else 1
-        tag = self._tag(step, self._edge(source, target))
+        tag = self._tag(step, edge=self._edge(source, target))
 
         told = False
 
@@ -242,7 +245,9 @@ class Engine:
         if length.item() != expected:
             raise ParticipantLost(f"{names[0]}: {misfit(int(length), expected)}", [names[0]])
 
-    async def _pair(self, step: Step, other: int, outgoing: Tensor, incoming: Tensor) -> None:
+    async def _pair(
+        self, step: Step, other: int, outgoing: Tensor, incoming: Tensor, beside: tuple[PeerId, ...]
+    ) -> None:
         """Swap bytes with one rank: what the lower one sends comes first in the plan."""
         low, high = sorted((self.rank, other))
         me = int(self.rank == high)
@@ -253,20 +258,20 @@ class Engine:
             Share(middle, end, 1, (NO_PARENT, NO_PARENT), (1, NO_PARENT)),
         )
         names = (self.names[low], self.names[high])
-        await self._broadcast(step, names, me, shares, parts, self._edge(low, high))
+        call = f": rank {low} gives {middle} bytes to rank {high}, which gives {end - middle}"
+        await self._broadcast(step, replace(self._tag(step, call), beside=beside), names, me, shares, parts)
 
     async def _broadcast(
         self,
         step: Step,
+        tag: RoundTag,
         names: tuple[PeerId, ...],
         me: int,
         shares: tuple[Share, ...],
         tensors: Sequence[Tensor],
-        edge: int = 0,
     ) -> None:
         plan = self._plan(BROADCAST, names, shares, 1)
         if plan.elements:
-            tag = self._tag(step, edge)
             await execute.broadcast(plan, me, tensors, self._bulk, tag, profile=_profile(step), circle=self.names)
 
     def _plan(self, kind: str, names: Sequence[PeerId], shares: tuple[Share, ...], itemsize: int) -> Plan:
@@ -282,18 +287,31 @@ class Engine:
         return tuple(NO_PARENT if n == root else (n - 1) % self.size for n in range(self.size))
 
     def _message_tag(self, step: Step, other: int, sending: bool) -> RoundTag:
-        return self._tag(step, self._edge(self.rank, other) if sending else self._edge(other, self.rank))
+        return self._tag(step, edge=self._edge(self.rank, other) if sending else self._edge(other, self.rank))
 
     def _edge(self, source: int, target: int) -> int:
         return source * self.size + target + 1
 
-    def _tag(self, step: Step, edge: int = 0) -> RoundTag:
-        return RoundTag(self._group, step.number, edge, step.kind.encode())
+    def _tag(self, step: Step, what: str = "", edge: int = 0) -> RoundTag:
+        return RoundTag(self._group, step.number, edge, step.line.encode(), f"{step.kind}{what}")
 
 
 def misfit(length: int, expected: int) -> str:
     """Say of somebody that its message is longer or shorter than what takes it."""
     return f"sent a message of {length} bytes, expected {expected}"
+
+
+def _elements(flat: Flat) -> str:
+    """Say how many elements of which type."""
+    return f"{flat.elements} {str(flat.dtype).removeprefix('torch.')}"
+
+
+def _cut(spans: Sequence[tuple[int, int]]) -> str:
+    """Say where a vector is cut for the ranks, if not into equal parts."""
+    lengths = [stop - start for start, stop in spans]
+    if len(set(lengths)) == 1:
+        return ""
+    return f" cut into {lengths}" if len(lengths) <= _FEW else f" cut otherwise ({zlib.crc32(str(lengths).encode()):x})"
 
 
 def _spans(ranks: Sequence[Sequence[Tensor]]) -> Iterable[tuple[int, int]]:

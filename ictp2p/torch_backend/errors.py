@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch.distributed as dist
 
-from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
+from ictp2p.collectives.channel import CallsDiffer, CollectiveTimeout, ParticipantLost
 from ictp2p.errors import (
     HandshakeFailed,
     IctError,
@@ -33,6 +33,14 @@ class RankLost(ParticipantLost, dist.DistNetworkError):
 
 class RankTimeout(CollectiveTimeout, dist.DistBackendError):
     """A collective did not end in time; `ranks` names whom it waited for, in this group's numbers."""
+
+    def __init__(self, message: str, suspects: Sequence[PeerId], ranks: Sequence[int]) -> None:
+        super().__init__(message, suspects)
+        self.ranks = tuple(ranks)
+
+
+class RanksDiffer(CallsDiffer, dist.DistBackendError):
+    """Ranks made different calls, or with different sizes, as their next one; `ranks` names who differs from us."""
 
     def __init__(self, message: str, suspects: Sequence[PeerId], ranks: Sequence[int]) -> None:
         super().__init__(message, suspects)
@@ -95,8 +103,9 @@ def named(error: IctError, doing: str, names: Sequence[PeerId]) -> IctError:
     text = str(error)
     for rank, name in enumerate(names):
         text = text.replace(name, f"rank {rank}")
-    if isinstance(error, ParticipantLost | CollectiveTimeout):
+    if isinstance(error, ParticipantLost | CollectiveTimeout | CallsDiffer):
         ranks = [names.index(suspect) for suspect in error.suspects if suspect in names]
-        kind = RankLost if isinstance(error, ParticipantLost) else RankTimeout
-        return kind(f"{doing}: {text}", error.suspects, ranks)
+        kinds = {ParticipantLost: RankLost, CollectiveTimeout: RankTimeout, CallsDiffer: RanksDiffer}
+        ours = next(ours for kind, ours in kinds.items() if isinstance(error, kind))
+        return ours(f"{doing}: {text}", error.suspects, ranks)
     return type(error)(f"{doing}: {text}")

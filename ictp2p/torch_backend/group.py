@@ -369,7 +369,7 @@ class ProcessGroup(DescribedGroup):
     def _step(self, kind: str, opts: Any) -> Step:
         given = opts.timeout
         timeout = given if given > timedelta(0) else self._timeout
-        return Step(kind, self._calls.number(kind), timeout.total_seconds())
+        return Step(kind, self._calls.number(kind), timeout.total_seconds())  # all in one line, as torch has it
 
     def _begin(self, name: str, start: Start, memory: Memory, results: Tensors, nbytes: int | None = None) -> GroupWork:
         """Begin a collective; `nbytes` is what it moves if ranks would not all take it for the same."""

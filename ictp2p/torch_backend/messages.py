@@ -218,4 +218,4 @@ class Messages:
 
 
 def _step(tag: int, number: int, timeout: float) -> Step:
-    return Step(f"message {tag}", number, timeout)
+    return Step("message", number, timeout, f"message {tag}")

@@ -51,7 +51,7 @@ class Wire:
     def connections(self, peer: PeerId) -> int:
         return 1
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         """There is nobody to tell."""
 
     def result(self, attempt: int, chunk: int, share: int = 0) -> None:
@@ -224,7 +224,7 @@ class SlowWire(Wire):
         self.most = max(self.most, self.holding)
         return await super().attach(tag, receiver, peers)
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         try:
             await passed(self._steps)
         except asyncio.CancelledError:

@@ -69,6 +69,8 @@ def test_who_comes_when_the_others_have_given_up_hears_of_it(length: int) -> Non
 
 
 def test_a_wait_may_be_shorter_than_the_call() -> None:
+    looked = threading.Event()
+
     def act(group: ProcessGroup, rank: int) -> float:
         mine = torch.ones(2)
         if rank == 0:
@@ -76,24 +78,15 @@ def test_a_wait_may_be_shorter_than_the_call() -> None:
             with pytest.raises(dist.DistBackendError, match="still under way"):
                 work.wait(timedelta(milliseconds=20))
             assert not work.is_completed()
-            group.barrier().wait()
+            looked.set()
             work.wait()
             assert work.is_success()
         else:
-            group.barrier().wait()
+            looked.wait(SECONDS)
             group.allreduce([mine]).wait()
         return float(mine[0])
 
     assert together(2, act) == [2.0, 2.0]
-
-
-def test_programs_that_bring_different_sizes_learn_it_at_once() -> None:
-    def act(group: ProcessGroup, rank: int) -> Any:
-        with pytest.raises(RankLost) as caught:
-            group.allreduce([torch.ones(100_000 + rank)]).wait()
-        return str(caught.value)
-
-    assert any("expected" in text for text in together(2, act))
 
 
 def test_a_group_that_ends_fails_what_is_under_way_and_what_comes() -> None:

@@ -16,7 +16,15 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ictp2p.collectives.channel import Attachment, CollectiveTimeout, Links, ParticipantLost, Receiver, RoundTag
+from ictp2p.collectives.channel import (
+    Attachment,
+    CallsDiffer,
+    CollectiveTimeout,
+    Links,
+    ParticipantLost,
+    Receiver,
+    RoundTag,
+)
 from ictp2p.types import PeerId
 
 T = TypeVar("T")
@@ -92,14 +100,24 @@ async def carry_out(
     Raises:
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
         CollectiveTimeout: it did not end in time.
+        CallsDiffer: a participant calls something else under this tag.
     """
     rates = part.rates() if profile.pace else None
     over = asyncio.get_running_loop().time() + profile.total
-    attachment = await links.attach(tag.wire(), part, part.peers, timeout=profile.connect, rates=rates, whole=whole)
+    attachment = await links.attach(
+        tag.wire(),
+        part,
+        part.peers,
+        timeout=profile.connect,
+        rates=rates,
+        whole=whole,
+        call=tag.call,
+        beside=tag.beside,
+    )
     try:
         await _conclude(part, attachment, profile, over)
     except BaseException as error:
-        await attachment.abort(*_said(error))
+        await _abort(attachment, _cause(error))  # which no variable here knows: its frames know this one
         raise
     else:
         attachment.detach()
@@ -132,12 +150,17 @@ async def together(attempts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         del tasks  # an error knows its frames: they must not know who knows the error
 
 
-def _said(error: BaseException) -> tuple[str, Sequence[PeerId]]:
-    """What the neighbours of an attempt are told that ended with `error`: why, and whom we suspect."""
-    cause = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else error
-    if isinstance(cause, ParticipantLost | CollectiveTimeout):
-        return str(cause), cause.suspects
-    return f"gave up: {type(cause if isinstance(cause, BaseException) else error).__name__}", ()
+def _cause(error: BaseException) -> BaseException:
+    """Why an attempt ended with `error`: perhaps for what became of another that was a part of the same call."""
+    given = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else error
+    return given if isinstance(given, BaseException) else error
+
+
+def _abort(attachment: Attachment, cause: BaseException) -> Coroutine[Any, Any, None]:
+    """Tell the neighbours of an attempt why it ended, and whom we suspect."""
+    if isinstance(cause, ParticipantLost | CollectiveTimeout | CallsDiffer):
+        return attachment.abort(str(cause), cause.suspects, differ=isinstance(cause, CallsDiffer))
+    return attachment.abort(f"gave up: {type(cause).__name__}", ())
 
 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile, over: float) -> None:

@@ -88,7 +88,7 @@ class Cords:
     def detach(self) -> None:
         """Nothing is held."""
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         """Nobody is told."""
 
 

@@ -104,7 +104,7 @@ class Port:
     def detach(self) -> None:
         """Nothing is held."""
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         """The test looks at the error."""
 
 

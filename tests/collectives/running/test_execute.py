@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 import torch
@@ -42,6 +42,8 @@ class FakeLinks:
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
+        call: str = "",
+        beside: Collection[PeerId] = (),
     ) -> FakeLinks:
         self.receiver, self.rates = receiver, rates
         self.log.append(f"attach {len(tag)} {[p[0] for p in peers]} {timeout:g}")
@@ -67,7 +69,7 @@ class FakeLinks:
     def detach(self) -> None:
         self.log.append("detach")
 
-    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+    async def abort(self, reason: str, suspects: Sequence[PeerId], *, differ: bool = False) -> None:
         self.log.append(f"abort {[s[0] for s in suspects]}")
 
 

@@ -6,6 +6,31 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "stranger-left-waiting",
+        "Who takes us for a neighbour in a collective in which it is none calls another one, and is told so.",
+        "is not None and connection.peer not in ours.beside:",
+        "is not None and not ours:",
+        (
+            "bulk/test_differing.py::test_who_takes_somebody_for_its_neighbour_that_has_others_is_told_and_so_are_these[second]",
+        ),
+    ),
+    Mutation(
+        "early-stranger-left-waiting",
+        "Who has taken us for a neighbour before we began is told as well.",
+        "        if call and holds:\n",
+        "        if False:\n",
+        (
+            "bulk/test_differing.py::test_who_takes_somebody_for_its_neighbour_that_has_others_is_told_and_so_are_these[first]",
+        ),
+    ),
+    Mutation(
+        "beside-taken-for-strangers",
+        "Neighbours in other parts of the same call are no strangers.",
+        "{*peers, *beside}",
+        "{*peers}",
+        ("bulk/test_differing.py::test_neighbours_in_other_parts_of_the_same_call_are_no_strangers",),
+    ),
+    Mutation(
         "paced-until-another-one-ends",
         "What one collective's end changes of a connection's pace is its own part of it.",
         "        self._pace(hold, None)\n",
@@ -22,8 +47,8 @@ MUTATIONS: Final = (
     Mutation(
         "begins-with-a-lone-short-packet",
         "The first message after a rest is as long as the kernel needs to renew its round trip.",
-        "first=again, body=bytes(rested))",
-        "first=again)",
+        "second=hold.called, body=bytes(rested))",
+        "second=hold.called)",
         ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),
     ),
     Mutation(
@@ -73,8 +98,8 @@ MUTATIONS: Final = (
     Mutation(
         "given-up-on-the-connection-of-before",
         "Who begins what was given up here hears of it, though the connection on which that was said has ended.",
-        "        elif (why := self._given_up.get((connection.peer, tag))) is not None:",
-        "        elif (why := None) is not None:",
+        "        elif (why := self._given_up.get((connection.peer, tag)) or",
+        "        elif (why := None or",
         ("bulk/test_giving_up.py::test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up",),
     ),
 )

@@ -6,6 +6,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "calls-not-compared",
+        "Neighbours that call different things under one tag have it fail, and say what they call.",
+        "        if called != self.called:\n",
+        "        if False:\n",
+        (
+            "bulk/test_differing.py::test_both_say_what_they_call[True]",
+            "torch_backend/test_differing.py::test_who_calls_another_thing_than_the_others_is_told_so_and_so_are_they[0]",
+        ),
+    ),
+    Mutation(
+        "waits-for-who-has-ended",
+        "Who calls something else and does not say what is not waited for.",
+        "call_later(DIFFER_SECONDS, self._receiver.broke, error)",
+        "call_later(3600.0, self._receiver.broke, error)",
+        ("bulk/test_differing.py::test_who_has_ended_says_nothing_and_is_not_waited_for_long",),
+    ),
+    Mutation(
+        "strangers-not-told-later",
+        "Who begins with one that has failed because calls differ hears of it, though it was no neighbour of that one.",
+        "                self._given_up(ANYBODY, hold.tag, body)\n",
+        "                pass\n",
+        ("bulk/test_differing.py::test_who_begins_with_one_that_has_failed_for_it_hears_why",),
+    ),
+    Mutation(
         "unheeded",
         "Where both ends dialed at once, each watches over both connections, and takes nobody for silent on either.",
         "            connection.heed(self)\n",

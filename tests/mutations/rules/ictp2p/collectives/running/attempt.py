@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "parts-hear-of-no-difference",
+        "A part of a call that ends with another one, where calls differ, tells its neighbours that they do.",
+        "await _abort(attachment, _cause(error))",
+        "await _abort(attachment, error)",
+        ("bulk/test_differing.py::test_parts_that_end_with_one_that_differs_say_what_differs",),
+    ),
+    Mutation(
         "time-for-reaching-besides",
         "What it takes to reach the others is part of the time of a collective.",
         "loop.call_at(over, _expire",
