@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ictp2p.sync.optimizers.delayed import DelayedNesterov
     from ictp2p.sync.optimizers.joint import JointOptimizer
     from ictp2p.sync.optimizers.mirror import MirrorDescent
+    from ictp2p.sync.optimizers.outer import Nesterov
     from ictp2p.sync.pace import AdaptivePace
     from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
     from ictp2p.sync.policies.diloco import DiLoCo
@@ -48,6 +49,7 @@ __all__ = [
     "JointOptimizer",
     "LocalSGD",
     "MirrorDescent",
+    "Nesterov",
     "NoLoCo",
     "Peer",
     "SparseDiLoCo",
@@ -70,6 +72,7 @@ _HOMES = {
     "JointOptimizer": "ictp2p.sync.optimizers.joint",
     "LocalSGD": "ictp2p.sync.policies.local_sgd",
     "MirrorDescent": "ictp2p.sync.optimizers.mirror",
+    "Nesterov": "ictp2p.sync.optimizers.outer",
     "NoLoCo": "ictp2p.sync.policies.noloco",
     "Peer": "ictp2p.peer",
     "SparseDiLoCo": "ictp2p.sync.policies.sparse",

@@ -106,7 +106,7 @@ class CallEngine:
             RoundTimeout: fewer do after `timeout` seconds; it names them. Or this peer itself stands still.
         """
         try:
-            wanted = operator.index(clusters)
+            wanted = 0 if isinstance(clusters, bool) else operator.index(clusters)
         except TypeError:  # an array of several has the method, and no number
             wanted = 0
         if wanted < 1:

@@ -178,7 +178,7 @@ def test_a_state_that_is_no_mapping_is_refused_and_one_is_named(mesh: Mesh, stat
         mesh.add("a/0")["a/0"].sync_state(state)
 
 
-@pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan"), np.zeros(3), -(10**400)])
+@pytest.mark.parametrize("clusters", [True, 0, -1, 1.5, "2", float("nan"), np.zeros(3), -(10**400)])
 def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any) -> None:
     mesh.add("a/0")
     with pytest.raises(ConfigError, match=re.escape(f"clusters = {shown(clusters)} is not valid")):

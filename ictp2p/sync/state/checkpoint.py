@@ -225,6 +225,8 @@ def _held(state: GlobalState) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     try:
+        if path.exists() and not path.is_file():  # a device, say, in whose place there would be a file then
+            raise StateError(f"checkpoint {path} could not be written: what has that name is no file")
         _clear(path)
         with _workshop(path) as folder:
             made = folder / path.name

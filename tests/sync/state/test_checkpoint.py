@@ -234,6 +234,17 @@ def test_a_folder_is_no_checkpoint_and_called_one(tmp_path: pathlib.Path) -> Non
         fresh().load(tmp_path)
 
 
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: pathlib.Path) -> None:
+    """Regression: as root one could save to `/dev/null`, which was a file from then on."""
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    for what in (place, tmp_path):
+        with pytest.raises(StateError, match=f"{what} could not be written: what has that name is no file"):
+            fresh().save(what)
+    assert place.is_fifo()
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_weights_alone_are_no_checkpoint_and_it_is_said_what_to_do_with_them(tmp_path: pathlib.Path) -> None:
     """Regression: `KeyError: 'ictp2p'` was all that was said."""
     file = tmp_path / "weights.safetensors"

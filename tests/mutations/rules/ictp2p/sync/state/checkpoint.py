@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "device-replaced-by-a-file",
+        "A checkpoint takes the place of a file, and of nothing else.",
+        "if path.exists() and not path.is_file():",
+        "if path.is_dir():",
+        ("sync/state/test_checkpoint.py::test_what_is_no_file_is_not_replaced_by_one",),
+    ),
+    Mutation(
         "damaged-checkpoint-trained-on",
         "What only a cluster holds is loaded from a file as it was written, or not at all.",
         "if own.digest() != self._local[-1]:",
