@@ -47,7 +47,7 @@ from ictp2p.runtime.reporting import status_of
 from ictp2p.runtime.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.seams import Seams
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rounds.restore import Held
+from ictp2p.sync.rounds.restore import Stock
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
@@ -193,7 +193,7 @@ class AsyncPeer:
             self._seams,
             self.security,
             self.reception,
-            self.held,
+            self.stock,
             self._notice,
             self._fail,
             self._warn,
@@ -388,9 +388,10 @@ class AsyncPeer:
             text = f"in the {seconds:.0f} s of fetching the state a newer one was agreed on, and rounds wait no longer"
             self._warn(f"{text}: this cluster may never be as far as the others")
 
-    def held(self) -> Held:
-        """Version and digest of the global state that others can have of this peer."""
-        return self._custody.held()
+    def stock(self) -> Stock | None:
+        """Say which global state others can have of this peer; None before there can be any."""
+        custody = self._custody
+        return None if custody.own is None and not custody.keeps else Stock(custody.held(), custody.sealed())
 
     def equip(self, device: Device) -> None:
         """Say what the training thread computes on."""

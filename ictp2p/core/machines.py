@@ -47,7 +47,7 @@ from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import RosterFailed, RosterProposal, RosterReady
 from ictp2p.sync.rounds.machine import Rounds
 from ictp2p.sync.rounds.opening import Planner, Validate
-from ictp2p.sync.rounds.restore import NOTHING, Held
+from ictp2p.sync.rounds.restore import Stock
 from ictp2p.types import ClusterId
 from ictp2p.wire import Codec
 
@@ -120,7 +120,7 @@ class Machines:
         rng: seeds every machine's own generator, so that one machine's draws never shift another's.
         planner: makes plans when this peer coordinates a round.
         validate: checks plans.
-        held: says which global state this peer holds.
+        stock: says which global state others can have of this peer; None as long as its worker may yet bring one.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Machines:
         rng: random.Random,
         planner: Planner,
         validate: Validate,
-        held: Callable[[], Held] = lambda: NOTHING,
+        stock: Callable[[], Stock | None] = Stock,
     ) -> None:
         me = identity.peer_id
         self._rng = rng
@@ -145,7 +145,7 @@ class Machines:
         self.routes = Babel(cluster, 0, settings.routing, self._random())
         self.rosters = Rosters(me, life, settings.roster)
         agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
-        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate, held)
+        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate, stock)
         self.by_channel: dict[Channel, Any] = {
             Channel.MEMBERS: self.members,
             Channel.MESH: self.mesh,

@@ -36,7 +36,7 @@ from ictp2p.handle.receiving import RemoteReceiver
 from ictp2p.handle.service import PeerService
 from ictp2p.machine import Notice
 from ictp2p.runtime.participation import Outcome, Reduction
-from ictp2p.sync.rounds.restore import NOTHING, Held
+from ictp2p.sync.rounds.restore import Held, Stock
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import read
 from ictp2p.telemetry import Event
@@ -71,7 +71,7 @@ class Child:
         self._asked = 0
         self._facts = to_training.Facts()
         self._where: tuple[str, Mapping[str, str]] = ("INIT", {})
-        self._held: Held = NOTHING
+        self._stock = Stock()
         self._serves = False
 
     def heard(self, number: int, body: bytes) -> None:
@@ -159,8 +159,8 @@ class Child:
             case to_peer.Cancel():
                 if number in self._tasks:  # after its first step, else no line of it runs and nothing is answered
                     self._loop.call_soon(self._tasks[number].cancel)
-            case to_peer.Holds(version=version, digest=digest):
-                self._hold((version, digest))
+            case to_peer.Holds(version=version, digest=digest, sealed=sealed):
+                self._hold(Stock((version, digest), sealed))
             case to_peer.FetchState(ref=ref, own=own):
                 return self.peer.fetch_state(ref, RemoteReceiver(self.ask, self.say, self._loop, number, own))
             case to_peer.Answered(value=value):
@@ -273,15 +273,19 @@ class Child:
         else:
             waiting.set_result(value)
 
-    def _hold(self, held: Held) -> None:
-        self._held = held
+    def _hold(self, stock: Stock) -> None:
+        self._stock = stock
         if not self._serves:
             self._serves = True
             self.peer.provide(self)
 
     def held(self) -> Held:
         """Of the training program's state; see `state_exchange.Provider`."""
-        return self._held
+        return self._stock.held
+
+    def sealed(self) -> bytes:
+        """Of the training program's state."""
+        return self._stock.sealed
 
     async def manifest(self, digest: bytes) -> bytes:
         """Of the training program's state."""
@@ -293,7 +297,7 @@ class Child:
 
     async def room(self) -> GlobalState:
         """Of what the training program's state consists of, as far as it has one."""
-        manifest = read(await self.manifest(self._held[1]))
+        manifest = read(await self.manifest(self._stock.held[1]))
         return GlobalState(manifest.entries, manifest.settings)
 
 

@@ -342,7 +342,8 @@ class ProcessHandle:
             state, inside = self._where()
             self._first(to_peer.Where(state, dict(inside)))
         if self._questions.state is not None:
-            self._first(to_peer.Holds(*self._questions.state.held()))
+            served = self._questions.state
+            self._first(to_peer.Holds(*served.held(), served.may_be_agreed))
         self.line.send(number, message)
 
     def _first(self, message: to_peer.ToPeer) -> None:

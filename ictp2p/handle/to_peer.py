@@ -101,10 +101,11 @@ class Offer(Words, tag=12, frozen=True, array_like=True):
 
 
 class Holds(Words, tag=13, frozen=True, array_like=True):
-    """Version and digest of the state that others can have here. Not answered; the first serves it from now on."""
+    """What others can have here (`restore.Stock`). Not answered; the first serves it from now on."""
 
     version: int
     digest: bytes
+    sealed: bytes
 
 
 class FetchState(Words, tag=14, frozen=True, array_like=True):

@@ -29,7 +29,7 @@ from ictp2p.runtime.repetition import Repetition
 from ictp2p.runtime.whereabouts import Whereabouts
 from ictp2p.seams import Seams
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rounds.restore import Held
+from ictp2p.sync.rounds.restore import Stock
 from ictp2p.sync.values import Value, genesis
 from ictp2p.types import Address, PeerId
 
@@ -48,7 +48,7 @@ class ControlPlane:
         seams: the outside.
         security: how connections are secured.
         reception: where it listens.
-        held: says which global state others can have of it.
+        stock: says which global state others can have of it; None as long as its worker may yet bring one.
         on_notice: given every notice, in order.
         on_failure: given why the disk keeps nothing more.
         warn: tells people what they have to mend.
@@ -64,7 +64,7 @@ class ControlPlane:
         seams: Seams,
         security: Security,
         reception: Reception,
-        held: Callable[[], Held],
+        stock: Callable[[], Stock | None],
         on_notice: Callable[[Notice], None],
         on_failure: Callable[[StateError], None],
         warn: Callable[[str], None],
@@ -82,7 +82,7 @@ class ControlPlane:
         """Whether this process has founded its mesh, rather than joined or resumed it."""
         self._overtaken = 0
         """How often, since it took part in a round."""
-        self.core = self._make_core(identity, held)
+        self.core = self._make_core(identity, stock)
         self.driver = Driver(
             self.core,
             seams.network,
@@ -97,7 +97,7 @@ class ControlPlane:
             dial_timeout=config.global_timeouts.connect,
         )
 
-    def _make_core(self, identity: Identity, held: Callable[[], Held]) -> Core:
+    def _make_core(self, identity: Identity, stock: Callable[[], Stock | None]) -> Core:
         config, rng = self._config, self._seams.rng
         card = PeerCard(
             identity.peer_id,
@@ -117,7 +117,7 @@ class ControlPlane:
             rng,
             planner=lambda request: self._plans.answer(self.core.directory, request),
             validate=planning.check_plan,
-            held=held,
+            stock=stock,
         )
         return Core(machines, card, rng, Limits(config.bulk_rate or 0.0, config.room), complete=config.full_mesh)
 

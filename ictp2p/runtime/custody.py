@@ -77,6 +77,10 @@ class Custody:
             self.reached(own[0])
         return own if self._kept is None else self._kept.held()
 
+    def sealed(self) -> bytes:
+        """Digest of what the worker itself has whole and has not taken over; see `restore.Stock`."""
+        return b"" if self.own is None else self.own.sealed()
+
     async def manifest(self, digest: bytes) -> bytes:
         """The manifest of a state that is here, encoded. Raises `StateError` if it is not."""
         kept = self._kept_as(digest)

@@ -72,6 +72,10 @@ class Provider(Protocol):
         """Its version and digest."""
         ...
 
+    def sealed(self) -> bytes:
+        """Digest of the next one, if that is whole and was not taken over; see `restore.Stock`."""
+        ...
+
     async def manifest(self, digest: bytes) -> bytes:
         """Its manifest, encoded. Raises `StateError` if `digest` is not its digest."""
         ...
@@ -94,6 +98,10 @@ class Here:
     def held(self) -> Held:
         """Its version and digest."""
         return self._state.held()
+
+    def sealed(self) -> bytes:
+        """Digest of the next one, if that is whole and was not taken over."""
+        return self._state.may_be_agreed
 
     async def manifest(self, digest: bytes) -> bytes:
         """Its manifest."""

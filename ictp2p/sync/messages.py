@@ -197,6 +197,8 @@ class Holding(Message, tag=18, frozen=True, array_like=True):
     """0: a state of its own, to begin anew with if there is none else."""
     digest: Digest
     """Empty where it holds none."""
+    begun: bool = True
+    """Whether its worker trains, or is ready to: before, it may yet bring a checkpoint."""
 
 
 PaxosMessage = Prepare | Promise | Accept | Accepted | Refused | Decision | Chosen | Greet

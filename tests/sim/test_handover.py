@@ -1,4 +1,4 @@
-"""Who leaves with a version that nobody else holds: others have it before, and go on from there."""
+"""Who leaves, or dies, with a version that nobody else holds: others have it before, or soon go on without it."""
 
 from __future__ import annotations
 
@@ -152,6 +152,26 @@ def test_a_custodian_that_dies_meanwhile_is_replaced() -> None:
         assert {entry.host for entry in world.trace.of("state_kept")}.isdisjoint({"a/0", first})
         world.restart(first)
         went_on(world, left, 120.0)
+
+
+def test_the_only_holder_that_is_killed_and_comes_back_halts_nobody_for_long() -> None:
+    """Regression: all waited for two minutes for a version that nobody could bring any more."""
+    with mesh("a", "nobody") as world:
+        lost = world.commits()[-1].version
+        world.crash("a/0")
+        world.run_for(0.5)
+        world.restart("a/0")
+        world.run_until(lambda: world.commits()[-1].version > lost + 1, 60.0)
+        assert {(f["lost"], f["source"]) for f in told(world, "state_restored")} == {(lost, lost - 1)}
+
+
+def test_the_only_holder_that_does_not_come_back_is_waited_for() -> None:
+    with mesh("a", "nobody") as world:
+        lost = world.commits()[-1].version
+        world.crash("a/0")
+        world.run_for(110.0)
+        assert world.commits()[-1].version == lost
+        world.run_until(lambda: world.commits()[-1].version > lost + 1, 60.0)
 
 
 def _takes(host: Host) -> bool:

@@ -270,6 +270,25 @@ def test_who_comes_over_a_slow_line_gets_the_state_of_a_mesh_whose_rounds_last_a
         assert len(list(world.trace.of("state_missing", host="c/0"))) <= 2
 
 
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (ictp2p.EagerDiLoCo, {"sync_every": 3}),
+        (ictp2p.StreamingDiLoCo, {"sync_every": 3, "fragments": 1, "overlap": 2}),
+    ],
+)
+def test_a_round_that_lands_much_later_is_not_taken_for_lost(policy: type[Policy], options: dict[str, Any]) -> None:
+    """Regression: each stood for what it had landed, and the mesh went back every other phase, without a death."""
+    program = learner(policy, 10_000, {"a": 1000.0, "b": 1000.0}, **options)  # phases of 300 s, `restore_after` is 120
+    with World(seed=3, profile="lan") as world:
+        for name in "ab":
+            world.cluster(name, workers=1, program=program)
+        world.run_to(3000.0)
+        assert world.version() >= 8
+        assert not list(world.trace.of("state_lost", "state_restored"))
+        assert not [e for e in world.trace.of("warning") if "nobody who is alive" in e.fields["text"]]
+
+
 def test_a_cluster_whose_late_training_is_dropped_comes_into_step_where_nobody_waits_for_it() -> None:
     """It joins in the middle of a phase. If it began its own at once, each of them would miss its round, for good."""
     phase = 200 * STEP

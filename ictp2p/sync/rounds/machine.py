@@ -39,7 +39,7 @@ from ictp2p.sync.rounds.coordinator import Coordinator
 from ictp2p.sync.rounds.leaving import Leaving
 from ictp2p.sync.rounds.opening import Opener, PlanAnswer, Planner, PlanRequest, Validate
 from ictp2p.sync.rounds.participant import Contribution, Part
-from ictp2p.sync.rounds.restore import NOTHING, Held, Survey
+from ictp2p.sync.rounds.restore import Held, Stock, Survey
 from ictp2p.sync.rounds.sight import ClusterView, Sight
 from ictp2p.sync.values import Open, StateRef, Value, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
@@ -57,7 +57,7 @@ class Rounds:
         rng: spreads repeats in time.
         planner: makes the plan when this peer coordinates.
         validate: checks a plan, when it coordinates and when it takes part.
-        held: says which global state this peer holds.
+        stock: says which global state others can have of this peer; None as long as its worker may yet bring one.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Rounds:
         rng: random.Random,
         planner: Planner,
         validate: Validate,
-        held: Callable[[], Held] = lambda: NOTHING,
+        stock: Callable[[], Stock | None] = Stock,
     ) -> None:
         self.me = me
         self.agreement = agreement
@@ -76,8 +76,9 @@ class Rounds:
         self._rng = rng
         self._sight = Sight(me, profile.voter_grace, profile.straggler_floor)
         self._part = Part(me, validate)
-        self._claimed = held
-        opener, survey = Opener(me, profile, planner, validate), Survey(me, profile, self._sight, self._held)
+        self._stock = stock
+        opener = Opener(me, profile, planner, validate)
+        survey = Survey(me, profile, self._sight, self._held, self._begun, self._saw)
         self._coordinator = Coordinator(me, profile, self._sight, opener, survey)
         self._spoken: tuple[object, ...] = ()
         self._repeat_at: float | None = None
@@ -85,6 +86,8 @@ class Rounds:
         self._reason = "nothing was asked yet"
         self._in_office = False
         self._leaving = Leaving(agreement, self._sight)
+        self._former = -1
+        """The state's version in a former life, or in none."""
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -96,6 +99,7 @@ class Rounds:
         effects: Effects = list(self.agreement.start(now))
         if self.agreement.tip is not None:
             value = self.agreement.tip[1]
+            self._former = value.state.version
             self._coordinator.decided(value, now)
             effects += self._part.resume(value)
         return self._settle(effects, now)
@@ -248,9 +252,19 @@ class Rounds:
         A checkpoint may be of a decision that is on no disk here: where data folders were rolled back together, say. To
         claim its number would have the others wait for news of that decision, for ever.
         """
-        version, digest = self._claimed()
-        tip = self.agreement.tip
-        return (version if tip is not None and version <= tip[1].state.version else 0, digest)
+        (version, digest), sealed = self._stock() or Stock()
+        agreed = None if self.agreement.tip is None else self.agreement.tip[1].state
+        if agreed is not None and sealed == agreed.digest != b"":
+            return agreed.version, sealed
+        return (version if agreed is not None and version <= agreed.version else 0, digest)
+
+    def _begun(self) -> bool:
+        """Whether our worker brings nothing more."""
+        return self._stock() is not None
+
+    def _saw(self, version: int) -> bool:
+        """Whether this process was there when a version of the state was agreed on."""
+        return version > self._former
 
     def _lacking(self, agreed: StateRef) -> str:
         """That this peer lacks the agreed state, in words, and who may have it; nothing if it holds that."""
@@ -278,7 +292,7 @@ class Rounds:
             case Excused():
                 self._leaving.excused(sender, message.slot)
             case Inquire():
-                return [Send(sender, Holding(self.agreement.slot, *self._held()))]
+                return [Send(sender, Holding(self.agreement.slot, *self._held(), self._begun()))]
             case Holding():
                 self._coordinator.survey.heard(sender, message, now)
             case Rejected():

@@ -11,7 +11,9 @@ partition. A wrong restore is still one decision by a quorum of the decided vote
 the work in the versions passed over. Three rules make it rare. The coordinator asks only while it has no proof (its own
 memory, a READY from the agreed state, an answer), and a single proof starts the time again. A quorum of the voters must
 have said, lately, that they do not hold it; so a minority cannot even propose. And while somebody may still come back,
-time is given: `restore_after` is far longer than it takes to tell the dead from the slow.
+time is given: `restore_after` is far longer than it takes to tell the dead from the slow. It is not given where nobody
+can: once all who held that version, all voters and all others who are alive have said that they do not, and that
+they bring no checkpoint either, for they have been started again. Where all have, whoever may bring one is waited for.
 
 Where nobody holds any version (the whole mesh was restarted), workers bring checkpoints. One of a version that this
 very mesh has agreed on, which its lineage tells, is held as that version like any other: so the mesh goes back to the
@@ -27,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ictp2p.machine import earliest
 from ictp2p.sync.messages import Holding
@@ -39,6 +42,18 @@ from ictp2p.types import PeerId
 Held = tuple[int, bytes]
 """Version and digest of the global state that a peer has in memory; `NOTHING` where it has none."""
 NOTHING: Held = (0, b"")
+
+
+class Stock(NamedTuple):
+    """What others can have of a peer."""
+
+    held: Held = NOTHING
+    """The newest that it has taken over."""
+    sealed: bytes = b""
+    """Digest of one that is whole there and was not taken over: the mesh may have agreed on it since, for a round that
+    lands late does so a phase later."""
+
+
 _FRESH = 3
 """An answer counts for this many times the pause between two questions: one or two may be lost."""
 _PROVIDERS = 16
@@ -71,14 +86,26 @@ class Survey:
         profile: `restore_after`, and how often to ask.
         sight: whom to ask, and who is dead.
         held: what this peer itself holds.
+        begun: whether its worker brings nothing more.
+        saw: whether this process was there when a version was agreed on.
     """
 
-    def __init__(self, me: PeerId, profile: RoundProfile, sight: Sight, held: Callable[[], Held]) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        profile: RoundProfile,
+        sight: Sight,
+        held: Callable[[], Held],
+        begun: Callable[[], bool] = lambda: True,
+        saw: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._me = me
         self._profile = profile
         self._sight = sight
         self._held = held
-        self._answers: dict[PeerId, tuple[float, Held]] = {}
+        self._begun = begun
+        self._saw = saw
+        self._answers: dict[PeerId, tuple[float, Held, bool]] = {}
         self._about: StateRef | None = None
         self._since: float | None = None
         self._ask_at = -math.inf
@@ -86,11 +113,11 @@ class Survey:
 
     def heard(self, sender: PeerId, answer: Holding, now: float) -> None:
         """Take an answer."""
-        self._answers[sender] = (now, (answer.version, answer.digest))
+        self._answers[sender] = (now, (answer.version, answer.digest), answer.begun)
 
     def heard_since(self, moment: float) -> set[PeerId]:
         """Who has answered anything since then."""
-        return {peer for peer, (at, _) in self._answers.items() if at >= moment}
+        return {peer for peer, (at, *_) in self._answers.items() if at >= moment}
 
     def reset(self) -> None:
         """Somebody holds the agreed state, or this peer coordinates only now: the time begins anew."""
@@ -129,17 +156,25 @@ class Survey:
         """Nobody is known to hold it: wait, or go back."""
         self._since = now if self._since is None else self._since
         source = self._best(tip.state, known)
+        calm = self._since + min(_FRESH * self._profile.anti_entropy, self._profile.restore_after / 2)
         due = self._since + self._profile.restore_after
+        if due < math.inf and self._is_certain(tip, known):
+            due = calm
         wait = self._wait(tip, known, source, due, now)
         if wait is None:
             holders = sorted((p for p in known if known[p] == source), key=lambda p: (p != self._me, p))
             return Finding(source=source, holders=tuple(holders[:_PROVIDERS]))
-        calm = self._since + min(_FRESH * self._profile.anti_entropy, self._profile.restore_after / 2)
         wake = earliest([self._ask_at, *(at for at in (calm, due, due + (due - self._since)) if now < at < math.inf)])
         if now < calm:
             return Finding(f"asking who holds version {tip.state.version} of the state", wake, ask)
         words = f"nobody who is alive holds version {tip.state.version} of the state; {wait}"
         return Finding(words, wake, ask, self._alarm(tip.state, source, due, now))
+
+    def _is_certain(self, tip: Value, known: dict[PeerId, Held]) -> bool:
+        """Whether all who could hold the agreed state are back without it, or never had it."""
+        begun = {p for p in known if (self._begun() if p == self._me else self._answers[p][2])}
+        others = filter(self._sight.lives, self._sight.workers())
+        return self._saw(tip.state.version) and begun.issuperset((*tip.state.providers, *tip.voters, *others))
 
     def _wait(self, tip: Value, known: dict[PeerId, Held], source: Held | None, due: float, now: float) -> str | None:
         """What is waited for, in words; None if it is time to go back to `source`."""

@@ -220,6 +220,12 @@ class GlobalState:
             return version, digest
         return (0, b"") if self.brought is None else (self.brought, digest)
 
+    @property
+    def may_be_agreed(self) -> bytes:
+        """Digest of what is sealed here, or of the predecessor's, and was not taken over; from any thread."""
+        before = self.predecessor
+        return self.sealed or (b"" if before is None else before.sealed)
+
     def steadily(self, read: Callable[[], _T]) -> _T:
         """What `read` finds in the committed state, all of one version: read again if a commit came between.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 import random
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from ictp2p.sync.rounds.notices import (
     RoundCommitted,
     RoundOpened,
 )
+from ictp2p.sync.rounds.restore import Stock
 from ictp2p.sync.values import Close, Open, Spec, StateRef, Voters, genesis
 from ictp2p.types import ClusterId, PeerId
 
@@ -70,8 +70,11 @@ class Mesh:
     def boot(self, who: PeerId) -> None:
         agreement = Agreement(who, self.disks.get(who), random.Random(self.rng.random()), self.profile)
         rng = random.Random(self.rng.random())
-        held = functools.partial(self.held.get, who, (0, FIRST))
-        machine = Rounds(who, agreement, self.profile, rng, self.plan, self.validate, held)
+
+        def stock() -> Stock:
+            return Stock(self.held.get(who, (0, FIRST)))
+
+        machine = Rounds(who, agreement, self.profile, rng, self.plan, self.validate, stock)
         self.rounds[who] = machine
         self.notices[who] = []
         self.dead.discard(who)

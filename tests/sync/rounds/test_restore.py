@@ -35,10 +35,14 @@ class Office:
     suspected: set[PeerId] = field(default_factory=set)
     profile: RoundProfile = PROFILE
     now: float = 0.0
+    unready: set[PeerId] = field(default_factory=set)
+    """Whose workers may yet bring a checkpoint."""
+    seen: bool = True
 
     def __post_init__(self) -> None:
         self.sight = Sight(A, PROFILE.voter_grace, 0.0)
-        self.survey = Survey(A, self.profile, self.sight, lambda: self.mine)
+        ready, saw = (lambda: A not in self.unready), (lambda _: self.seen)
+        self.survey = Survey(A, self.profile, self.sight, lambda: self.mine, ready, saw)
         self.alarms: list[StateMissing] = []
         self.asked: list[PeerId] = []
         self.view()
@@ -57,7 +61,7 @@ class Office:
         for peer in found.ask:
             self.asked.append(peer)
             if peer in self.answers:
-                self.survey.heard(peer, Holding(9, *self.answers[peer]), self.now)
+                self.survey.heard(peer, Holding(9, *self.answers[peer], peer not in self.unready), self.now)
         if found.alarm is not None:
             self.alarms.append(found.alarm)
         return self.survey.look(TIP, self.now) if found.ask else found
@@ -142,6 +146,24 @@ def test_a_holder_that_nobody_calls_dead_is_given_the_same_time_again() -> None:
     office.dead = {D}
     office.view()
     assert office.look().source == (6, b"six")
+
+
+def test_where_all_are_back_without_it_nobody_is_waited_for() -> None:
+    """Regression: a worker that was killed as the only holder, and started again, halted all for `restore_after`."""
+    answers = {B: (5, b"five"), C: NOTHING, D: NOTHING}
+    office = Office(mine=(6, b"six"), answers=answers)
+    assert office.until(100.0).source == (6, b"six")
+    assert office.now == 3 * PROFILE.anti_entropy < PROFILE.restore_after
+    for case in (
+        Office(mine=(6, b"six"), answers=answers, dead={D}),
+        *(Office(mine=(6, b"six"), answers={p: a for p, a in answers.items() if p != one}) for one in (B, C, D)),
+        *(Office(mine=(6, b"six"), answers=answers, unready={one}) for one in (A, B, C, D)),
+        Office(mine=(6, b"six"), answers=answers, seen=False),
+    ):
+        assert case.until(PROFILE.restore_after - 1).source is None, case
+        assert case.until(100.0).source == (6, b"six")
+    never = Office(mine=(6, b"six"), answers=answers, profile=replace(PROFILE, restore_after=math.inf))
+    assert never.until(10000.0).source is None
 
 
 def test_a_holder_that_returns_begins_the_time_anew() -> None:

@@ -6,9 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "lands-late-taken-for-lost",
+        "A state that is agreed on is held by whoever has it whole, though it has yet to land there.",
+        'if agreed is not None and sealed == agreed.digest != b"":',
+        "if agreed is None:",
+        ("sim/test_training.py::test_a_round_that_lands_much_later_is_not_taken_for_lost",),
+    ),
+    Mutation(
         "claims-what-no-chain-knows",
         "A worker claims no version that its chain has not given out: the others would wait for news of it.",
-        "return (version if tip is not None and version <= tip[1].state.version else 0, digest)",
+        "return (version if agreed is not None and version <= agreed.version else 0, digest)",
         "return (version, digest)",
         ("sync/rounds/test_rounds.py::test_no_number_is_claimed_that_the_chain_has_not_given_out",),
     ),

@@ -6,6 +6,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "waits-for-what-nobody-can-bring",
+        "A version that all who held it have lost is not waited for.",
+        "if due < math.inf and self._is_certain(tip, known):",
+        "if False:",
+        (
+            "sync/rounds/test_restore.py::test_where_all_are_back_without_it_nobody_is_waited_for",
+            "sim/test_handover.py::test_the_only_holder_that_is_killed_and_comes_back_halts_nobody_for_long",
+        ),
+    ),
+    Mutation(
+        "checkpoint-not-waited-for",
+        "Whoever is started again may bring a checkpoint, until its training has begun.",
+        "if (self._begun() if p == self._me else self._answers[p][2])}",
+        "}",
+        ("sync/rounds/test_restore.py::test_where_all_are_back_without_it_nobody_is_waited_for",),
+    ),
+    Mutation(
+        "restarted-mesh-in-a-hurry",
+        "Where all have been started again, checkpoints are waited for.",
+        "return self._saw(tip.state.version) and begun",
+        "return begun",
+        ("sync/rounds/test_restore.py::test_where_all_are_back_without_it_nobody_is_waited_for",),
+    ),
+    Mutation(
         "restored-by-a-minority",
         "An older state takes the place of the agreed one only once a quorum of the voters said that they lack that.",
         "if not quorum(tip.voters, known):",
