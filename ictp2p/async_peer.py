@@ -207,7 +207,9 @@ class AsyncPeer:
         ways = control.dial, control.found, control.join
         self._entrance = Entrance(config, self._seams.disk, self.core, *ways, self._warn)
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
-        self.participation = Participation(self.id, self.cluster, self.driver, self.bulk, self.telemetry, profile)
+        self.participation = Participation(
+            self.id, self.cluster, self.driver, self.bulk, self.telemetry, profile, self.bulk.doubt
+        )
         self._errands = Errands(control, data, self._store, self._tasks, self.telemetry, lambda: self.status())
         self._reactions = Reactions(
             control,

@@ -214,6 +214,11 @@ class BulkConnection(Inbound):
         return self._liveness.standing
 
     @property
+    def silence(self) -> float:
+        """Seconds in which nothing came while it was used, up to the last look (see `liveness`)."""
+        return self._liveness.silence
+
+    @property
     def account(self) -> Account | None:
         """What the kernel has counted of it so far, if it counts."""
         return None if self.closed else account(self.transport)

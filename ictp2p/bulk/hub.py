@@ -225,6 +225,10 @@ class Bulk:
         """
         self._pool.distrust(peer, f"{peer} has fallen silent, or restarted")
 
+    def doubt(self, peer: PeerId) -> None:
+        """What was to run with `peer` has failed: see `Pool.doubt`."""
+        self._pool.doubt(peer)
+
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""
         self.probing.stop()

@@ -71,6 +71,7 @@ class Liveness:
         self._clock = clock
         self._watch = Watch(stall)
         self._timer: asyncio.TimerHandle | None = None
+        self._heard = self._looked = clock()
         self._written = self._received = 0
         """At the last look."""
 
@@ -79,10 +80,16 @@ class Liveness:
         """Whether nothing had moved for a while, although something was due, when it was last looked at."""
         return self.awake and self._watch.standing
 
+    @property
+    def silence(self) -> float:
+        """Seconds before the last look in which nothing came while anybody used the connection."""
+        return self._looked - self._heard
+
     def begin(self) -> None:
         """Look from now on, until nobody uses the connection any more."""
         if not self.awake and self._connection is not None:
             self.awake = True
+            self._heard = self._looked = self._clock()
             self._watch = Watch(self._stall)
             self._written = self._outbound.written
             self._wait(self._connection)
@@ -102,8 +109,11 @@ class Liveness:
             return
         if pending:
             self._renewal.sent(self._clock())
+        self._looked = self._clock()
         if connection.received == self._received:
             self._wakeups.relax()
+        else:
+            self._heard = self._looked
         self._received = connection.received
         if self._outbound.written == self._written:
             connection.send(Kind.ALIVE)

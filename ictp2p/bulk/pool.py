@@ -164,6 +164,16 @@ class Pool:
             if connection.idle and not connection.relayed and connection.ready_at <= before:
                 connection.fail(ConnectionLost(why))
 
+    def doubt(self, peer: PeerId) -> None:
+        """Give up the connections to `peer` that nobody uses any more, and that brought nothing when they were used.
+
+        What was to run over them has failed, perhaps before they could count as stalled, and what comes next would find
+        them again, each time. Where a relay stands still, its kernel takes what we send, and they never stall.
+        """
+        for connection in self.among(peer):
+            if connection.idle and connection.silence >= self._profile.stall / 2:
+                connection.fail(ConnectionLost(f"{peer} had nothing to say for {connection.silence:.0f} s"))
+
     async def close(self) -> None:
         """End all connections."""
         self._closed = True

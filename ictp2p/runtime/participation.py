@@ -144,6 +144,7 @@ class Participation:
         links: the bulk connections.
         telemetry: told what happens.
         profile: deadlines of the data phase.
+        doubt: told of each with whom an attempt has failed.
     """
 
     def __init__(
@@ -154,6 +155,7 @@ class Participation:
         links: Links,
         telemetry: Telemetry,
         profile: ExecuteProfile,
+        doubt: Callable[[PeerId], None] = lambda _: None,
     ) -> None:
         self._me = me
         self._cluster = cluster
@@ -161,6 +163,7 @@ class Participation:
         self._rounds = driver.core.m.rounds
         self._telemetry = telemetry
         self._data = DataPhase(me, cluster, links, profile)
+        self._doubt = doubt
         self._standing: _Standing | None = None
         self._lost: QuorumLost | None = None
 
@@ -350,7 +353,7 @@ class Participation:
         if standing.ending:
             await asyncio.wait(standing.ending)  # they must let go of the tensors first
         try:
-            digest = await self._hold_result(standing, opened, chosen)
+            digest = await self._tried(standing, opened, chosen)
         except (ParticipantLost, CollectiveTimeout) as error:
             self._report_failure(opened, str(error), error.suspects)
         except Exception as error:
@@ -360,6 +363,15 @@ class Participation:
                 standing.decided.set_exception(error)
         else:
             self._call(lambda now: self._rounds.completed(opened.round, opened.attempt, digest, now))
+
+    async def _tried(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
+        """Have the result, or see to it that another attempt does not hang on what this one did."""
+        try:
+            return await self._hold_result(standing, opened, chosen)
+        except BaseException:
+            for each in opened.participants:
+                self._doubt(each.leader)
+            raise
 
     async def _hold_result(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
         """Have the result in the outputs, and give its digest."""

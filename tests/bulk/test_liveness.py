@@ -123,3 +123,29 @@ async def test_who_stalls_on_one_connection_has_the_others_closed_that_nobody_us
     await connection._gone.wait()
     assert spare.closed
     assert not used.closed
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+async def test_a_connection_that_brought_nothing_to_what_failed_is_not_used_again(mesh: Meshes, relayed: bool) -> None:
+    """Regression: each attempt hung on it anew, ended before it counted as stalled, and left it to the next one.
+
+    Over a relay that stands still it never did count: what we send is taken there.
+    """
+    world = mesh(2)
+    connection, user = await connected(world), Talker(1, [])
+    pool, peer = world.bulks[world.names[0]]._pool, world.names[1]
+    connection.relayed = relayed
+    await asyncio.sleep(PROFILE.stall)
+    pool.doubt(peer)
+    assert not connection.closed, "nobody has used it"
+    for seconds, last in ((0.25, False), (0.75, True), (0.25, False), (0.75, False)):
+        await asyncio.sleep(PROFILE.stall)
+        connection.join(user)
+        await asyncio.sleep(seconds * PROFILE.stall)
+        connection.received += last
+        await asyncio.sleep(2 * PROFILE.stall / Watch.CHECKS)
+        pool.doubt(peer)
+        assert not connection.closed, "it is in use"
+        connection.leave(user, bytes(16))
+        pool.doubt(peer)
+        assert connection.closed == (seconds > 0.5 and not last)

@@ -67,7 +67,12 @@ def opened(attempt: int, plan: Plan = PLAN, spec: Spec = SPEC) -> notices.RoundO
     return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, spec, parts, plan.encode(), "", 9.0))
 
 
-def part_of(wire: Wire, failed: list[str] | None = None, done: list[float] | None = None) -> Participation:
+def part_of(
+    wire: Wire,
+    failed: list[str] | None = None,
+    done: list[float] | None = None,
+    doubted: list[PeerId] | None = None,
+) -> Participation:
     machines: Any = SimpleNamespace()
     for name in ("ready", "withdraw", "progressed", "failed", "completed"):
         setattr(machines, name, lambda *_: [])
@@ -80,7 +85,8 @@ def part_of(wire: Wire, failed: list[str] | None = None, done: list[float] | Non
     driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, call=lambda _, act: act(0.0))
     telemetry: Any = SimpleNamespace(event=lambda *_, **__: None)
     links: Any = wire
-    return Participation(ME, ClusterId("a"), driver, links, telemetry, ExecuteProfile())
+    doubt = (lambda _: None) if doubted is None else doubted.append
+    return Participation(ME, ClusterId("a"), driver, links, telemetry, ExecuteProfile(), doubt)
 
 
 async def test_what_an_attempt_still_brings_is_not_told_once_the_next_has_begun() -> None:
@@ -107,6 +113,29 @@ async def test_what_an_attempt_still_brings_is_not_told_once_the_next_has_begun(
         await asyncio.sleep(0)
     wire.result(1, 0)
     assert told[-1] == (0, 2)
+    standing.cancel()
+    await asyncio.wait([standing])
+
+
+@pytest.mark.parametrize("ends", ["another attempt", "its caller", "a failure"])
+async def test_whoever_was_in_an_attempt_that_came_to_nothing_is_doubted(ends: str) -> None:
+    """Regression: the next attempt hung on the same dead connection, and so did each one after it."""
+    wire, doubted = Wire(), list[PeerId]()
+    part = part_of(wire, doubted=doubted)
+    standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])))
+    await asyncio.sleep(0)
+    part.notice(opened(1))
+    while not wire.receivers:
+        await asyncio.sleep(0)
+    assert not doubted
+    if ends == "another attempt":
+        part.notice(opened(2))
+    elif ends == "its caller":
+        standing.cancel()
+    else:
+        wire.receivers[0].lost(ROOT, "gone", ())
+    await passed(20)
+    assert doubted == [ME, ROOT]
     standing.cancel()
     await asyncio.wait([standing])
 

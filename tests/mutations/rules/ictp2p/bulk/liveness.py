@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "silent-while-nobody-asked",
+        "A connection is silent only for as long as it is used.",
+        "            self._heard = self._looked = self._clock()\n",
+        "            self._looked = self._clock()\n",
+        ("bulk/test_liveness.py::test_a_connection_that_brought_nothing_to_what_failed_is_not_used_again",),
+    ),
+    Mutation(
         "small-for-whoever-ends",
         "A connection that ends while bytes move has lost none of them for their size.",
         "return self.awake and self._watch.standing",
@@ -46,8 +53,8 @@ MUTATIONS: Final = (
     Mutation(
         "trickle-taken-for-silence",
         "A peer that sends a few bytes at a time is slow, not stalled.",
-        "            self._wakeups.relax()\n        self._received =",
-        "            pass\n        self._received =",
+        "            self._wakeups.relax()\n        else:",
+        "            pass\n        else:",
         ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(

@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "dead-connection-used-again",
+        "A connection that brought nothing to an attempt that failed is not used for the next one.",
+        "if connection.idle and connection.silence >= self._profile.stall / 2:",
+        "if False:",
+        (
+            "bulk/test_liveness.py::test_a_connection_that_brought_nothing_to_what_failed_is_not_used_again",
+            "sim/test_stopped_relay.py::test_rounds_go_on_over_another_relay_once_one_stands_still",
+        ),
+    ),
+    Mutation(
         "late-before-what-came-is-read",
         "What has arrived counts, however late we come to it.",
         "looks: int = _LOOKS",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "nobody-doubted",
+        "Whoever was in an attempt that came to nothing is doubted, however that ended.",
+        "                self._doubt(each.leader)\n",
+        "                pass\n",
+        ("runtime/test_participation.py::test_whoever_was_in_an_attempt_that_came_to_nothing_is_doubted",),
+    ),
+    Mutation(
         "vote-of-a-call-given-up",
         "What a leader voted for a call that was given up is not the result of the call that it makes next.",
         "if not holding or not standing.is_in(opened):",
