@@ -68,6 +68,16 @@ class LinkProfile:
     some seconds more, which the next round may not have left it, or the connection is another one since. It is also
     the pause that doubles with each probe of a link that is doubted."""
 
+    @property
+    def probe_sizes(self) -> tuple[int, ...]:
+        """Bytes of a probe, and of the shorter ones that follow where one took too long.
+
+        The kernel takes more than a MiB of it at once, which a slow line carries for a minute, before all else. The
+        shortest is as long as it must be to show anything: `least_sample` behind what its first frame has.
+        """
+        least = 3 * self.least_sample
+        return self.probe_bytes, max(least, self.probe_bytes // 16), least
+
     @classmethod
     def local(cls) -> LinkProfile:
         """Several clusters on one machine."""

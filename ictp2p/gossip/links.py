@@ -34,6 +34,8 @@ _TOGETHER = 0.25
 once per interval instead of once per neighbour."""
 
 
+_SOON = 4.0
+"""Seconds that a line may take for a probe."""
 _FALLEN = 0.6
 """Part of what a link carried once below which it is looked at again, as `core.doubts` does of lines."""
 
@@ -97,6 +99,8 @@ class Links:
         self._budget = float(profile.probe_credit)
         self._probing: tuple[ClusterId, float] | None = None
         """Whom, and until when it is waited for."""
+        self._cut_short = False
+        """Whether a round began meanwhile."""
         self._doubted: tuple[ClusterId, ...] = ()
         self.round_trips: deque[float] = deque(maxlen=4096)
         """Seconds of the newest control round trips, over all links."""
@@ -148,7 +152,7 @@ class Links:
 
     def round_started(self) -> None:
         """From here on the links belong to a round: nothing is probed, and its bytes fill the bucket."""
-        self._in_round = True
+        self._in_round = self._cut_short = True
 
     def round_ended(self, now: float) -> Effects:
         """The round is over; what waited may be probed."""
@@ -259,6 +263,8 @@ class Links:
 
     def _probe(self, now: float) -> Effects:
         if self._probing and now >= self._probing[1]:
+            if not self._cut_short and self._probing[0] in self._links:
+                self._links[self._probing[0]].in_vain()
             self._probing = None
         if self._probing or self._in_round or now < self._reserved_until:
             return []
@@ -267,10 +273,12 @@ class Links:
         neighbour = self._wanting(now) or self._worth_another(now)
         if neighbour is None:
             return []
-        self._links[neighbour].probed_at, self._links[neighbour].again = now, False
-        self._probing = (neighbour, now + self._profile.probe_timeout)
+        link = self._links[neighbour]
+        link.probed_at, link.again = now, False
+        self._probing, self._cut_short = (neighbour, now + self._profile.probe_timeout), False
+        size = self._profile.probe_sizes[link.shortened]
         self._budget -= self._profile.probe_bytes
-        return [ProbeWanted(neighbour, self._profile.probe_bytes, self._profile.probe_timeout)]
+        return [ProbeWanted(neighbour, size, self._profile.probe_timeout)]
 
     def _wanting(self, now: float) -> ClusterId | None:
         """Name a neighbour of whose link nothing fresh is known, or not all that a probe tells."""
@@ -303,6 +311,8 @@ class _Link:
         """Whether it was ever probed for that."""
         self.again = False
         """Whether another probe would tell more."""
+        self.shortened = 0
+        """How many steps shorter than usual probes are; see `LinkProfile.probe_sizes`."""
         self._best = 0.0
         """Bytes/s that were the median once."""
         self._alone = 0.0
@@ -329,6 +339,10 @@ class _Link:
             return True
         return now >= self.probed_at + self._profile.probe_retry and not self.windows["out"].fresh(now)
 
+    def in_vain(self) -> None:
+        """A probe told nothing in its time: it may be the line that takes longer, so the next one is shorter."""
+        self.shortened = min(self.shortened + 1, len(self._profile.probe_sizes) - 1)
+
     def doubt(self) -> None:
         """It is probed because it is doubted: the next time after a longer pause."""
         self.doubted, self.pause = True, min(2 * self.pause, self._profile.horizon)
@@ -339,6 +353,8 @@ class _Link:
         In a round a link may show but its share of a line, so that less than that is no such sign.
         """
         rate, probe = transfer.size / transfer.seconds, transfer.probe
+        if probe and transfer.direction == "out":
+            self._lengthen(rate)
         at_least = transfer.limited or self.opens_within(transfer.seconds, now)
         self.windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=probe)
         if at_least or transfer.direction == "in":
@@ -348,6 +364,11 @@ class _Link:
         if probe or changed:
             self._alone = rate
         return changed
+
+    def _lengthen(self, rate: float) -> None:
+        """Have probes as long again as a line of so many bytes/s takes in a few seconds."""
+        while self.shortened and self._profile.probe_sizes[self.shortened - 1] <= _SOON * rate:
+            self.shortened -= 1
 
     def fallen(self, now: float) -> bool:
         """Whether it carries far less than once: it may have recovered, and no plan would use it to find out."""

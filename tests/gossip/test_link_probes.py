@@ -17,8 +17,8 @@ from tests.gossip.linked import MIB, A, B, C, move, notices, wait
 PROBING = LinkProfile(probe_bytes=8 * MIB, probe_credit=16 * MIB, probe_timeout=30.0, probe_retry=300.0)
 
 
-def linked_for_probes(neighbours=(B, C), me=A):
-    links = Links(me, PROBING)
+def linked_for_probes(neighbours=(B, C), me=A, profile=PROBING):
+    links = Links(me, profile)
     wanted = []
     for neighbour in neighbours:
         links.connected(neighbour, 0.0)
@@ -42,6 +42,30 @@ class TestProbes:
         links, _ = linked_for_probes()
         assert notices(links.handle_timeout(30.0), ProbeWanted) == []
         assert notices(links.handle_timeout(30.1), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
+
+    def test_one_that_takes_too_long_is_followed_by_shorter_ones_until_a_line_shows_more(self):
+        """Regression: a slow line was filled for half a minute, in vain, every five minutes."""
+        links, wanted = linked_for_probes((B,), profile=replace(PROBING, probe_credit=1024 * MIB))
+        for _ in range(3):
+            begun = PROBING.probe_retry * len(wanted)
+            links.handle_timeout(begun - 200.0)
+            wanted += notices(links.handle_timeout(begun + 0.1), ProbeWanted)
+        assert [each.bytes for each in wanted] == [8 * MIB, MIB // 2, 3 << 16, 3 << 16]
+        sizes, now = [], begun
+        for rate in (10e3, 200e3, 5e6):
+            now += 20.0
+            shown = Transfer("out", 128 << 10, (128 << 10) / rate, False, now, probe=True)
+            soon = notices(links.transferred(B, shown, now), ProbeWanted)  # at once where it was but a lower bound
+            now += 0.0 if soon else 3900.0
+            sizes += [each.bytes for each in soon or notices(links.handle_timeout(now), ProbeWanted)]
+        assert sizes == [3 << 16, MIB // 2, 8 * MIB]
+
+    def test_one_that_a_round_cut_short_is_made_again_as_it_was(self):
+        links, _ = linked_for_probes((B,))
+        links.round_started()
+        links.round_ended(1.0)
+        links.handle_timeout(100.0)
+        assert notices(links.handle_timeout(300.1), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
 
     def test_a_disconnected_probe_is_not_waited_for(self):
         links, _ = linked_for_probes()
@@ -91,7 +115,8 @@ class TestProbes:
         assert notices(links.round_ended(802.0), ProbeWanted) == []
         links.round_started()
         links.transferred(C, Transfer("in", 2 * MIB, 1.0, False, 803.0), 803.0)
-        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        (wanted,) = notices(links.round_ended(804.0), ProbeWanted)
+        assert wanted.neighbour == B
 
     def test_the_bucket_does_not_overflow(self):
         links, _ = linked_for_probes((B,))

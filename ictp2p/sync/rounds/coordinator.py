@@ -294,7 +294,7 @@ class Coordinator:
         refusal = self._refusal
         if refusal is not None and now < refusal.until and refusal.question == question:
             return refusal
-        opened = self._opener.open(*question, "; ".join(self._misfits.values()))
+        opened = self._opener.open(*question, "; ".join(self._misfits.values()), self._failures.longer)
         if isinstance(opened, Open):
             return opened
         self._refusal = refusal = _Refusal(question, opened, now + self._profile.retry)

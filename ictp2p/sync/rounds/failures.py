@@ -5,6 +5,9 @@ for does not delay the retry. Whoever was accused and said nothing must show tha
 which takes an accused that lives half a round trip and keeps a dead one out. And after too many attempts that came to
 nothing the most accused cluster sits the round out, so that one bad link does not keep all the others from it.
 
+Where nobody has failed and all took too long, the next attempt has longer: nothing is known of a link that has carried
+too little to be measured, and each attempt would end at the same deadline, for ever.
+
 Whose digest was another than that of most sits it out at once, be it our own: the same inputs would come to the same
 result, and it is the odd one that is wrong. Where no digest is that of most, nobody can tell which is; then it is as
 for any failure, and the coordinator's cluster goes on.
@@ -20,6 +23,8 @@ from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.values import Open, Participant, outvoted
 from ictp2p.types import ClusterId, PeerId
 
+_DOUBLINGS = 2
+"""A plan that is wrong by more, after all that its links have shown meanwhile, is not waited for."""
 Verdicts = Mapping[PeerId, Vote | Failed]
 
 
@@ -40,10 +45,17 @@ class Failures:
         """The clusters of the newest failed attempt."""
         self.barred: frozenset[ClusterId] = frozenset()
         """Those that sit the round out."""
+        self._late = 0
+        """Attempts that came to nothing though none in them had failed: they took too long."""
+
+    @property
+    def longer(self) -> float:
+        """How many times longer the next attempt may take than its plan says: the plan may know too little."""
+        return 2.0 ** min(self._late, _DOUBLINGS)
 
     def turn(self) -> None:
         """Another round begins."""
-        self.edges, self.again = (), None
+        self.edges, self.again, self._late = (), None, 0
         self.pardon()
 
     def pardon(self) -> None:
@@ -55,6 +67,7 @@ class Failures:
         self.again = frozenset(p.cluster for p in opened.participants)
         accusations = _accusations(opened, verdicts)
         self.edges = tuple(sorted({*self.edges, *accusations}))
+        self._late += not camps and not any(isinstance(verdict, Failed) for verdict in verdicts.values())
         odd = outvoted(camps)
         self.barred |= odd
         if opened.attempt >= self._profile.tolerance and not odd:
@@ -63,12 +76,18 @@ class Failures:
         return [part for part in opened.participants if _fell(verdicts.get(part.leader), part.leader in accused)]
 
     def _bar(self, opened: Open, accusations: list[tuple[PeerId, PeerId]]) -> None:
-        """Too many attempts came to nothing: the most accused (never this peer) sits the round out."""
-        counts = [(sum(b == p.leader for _, b in accusations), p.cluster) for p in opened.participants]
-        mine = self._sight.mine
-        worst = max((c for c in counts if c[0] and c[1] != mine), default=None)
-        if worst is not None and len(opened.participants) > 1:
-            self.barred |= {worst[1]}
+        """Too many attempts came to nothing: the most accused (never this peer) sits the round out.
+
+        Where this peer alone is accused, and not by all, whoever does so most: a line has two ends.
+        """
+        accusers, accused = ([edge[end] for edge in accusations] for end in (0, 1))
+        others = [p for p in opened.participants if p.cluster != self._sight.mine]
+        against = max(((accused.count(p.leader), p.cluster) for p in others), default=(0, None))
+        by = max(((accusers.count(p.leader), p.cluster) for p in others), default=(0, None))
+        of_all = {p.leader for p in others} <= set(accusers)
+        count, worst = against if against[0] or of_all else by
+        if count and worst is not None:
+            self.barred |= {worst}
 
 
 def _fell(verdict: Vote | Failed | None, accused: bool) -> bool:

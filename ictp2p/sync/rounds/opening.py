@@ -102,10 +102,12 @@ class Opener:
         chosen: Standing,
         failures: tuple[tuple[PeerId, PeerId], ...],
         misfits: str = "",
+        longer: float = 1.0,
     ) -> Open | str:
         """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one.
 
-        It is without those for whom there is no room in one decision (`room`).
+        It is without those for whom there is no room in one decision (`room`), and may take so many times longer than
+        the plan says.
         """
         spec = next(ready.spec for _, ready in chosen.values())
         ready = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
@@ -120,7 +122,7 @@ class Opener:
             return f"no plan: {error}"
         left = len(ready) - len(parts)
         reason = f"{answer.reason}, without {left} clusters more than fit into one decision" if left else answer.reason
-        deadline = self.profile.deadline(answer.seconds)
+        deadline = self.profile.deadline(answer.seconds) * longer
         opened = replace(bare, participants=parts, plan=answer.plan, reason=reason[:1024], deadline=deadline)
         wrong = fault(opened) or self.validate(answer.plan, parts)
         return f"no valid plan: {wrong}" if wrong else opened

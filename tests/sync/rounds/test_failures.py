@@ -82,6 +82,29 @@ def test_where_no_digest_is_that_of_most_it_is_as_for_any_failure() -> None:
     assert noted.barred == {"b"}
 
 
+def test_after_attempts_that_took_too_long_though_nobody_failed_the_next_may_take_longer() -> None:
+    """Regression: over a link that no figure was known of, all attempts ended at one deadline, for ever."""
+    noted = failures()
+    assert noted.longer == 1.0
+    for verdicts, longer in (({}, 2.0), ({A0: failed(C0)}, 2.0), ({B0: Vote(0, 3, 1, b"this")}, 4.0), ({}, 4.0)):
+        noted.aborted(OPENED, verdicts)
+        assert noted.longer == longer
+    noted.aborted(OPENED, {}, ((ClusterId("a"),), (ClusterId("b"),)))
+    assert noted.longer == 4.0
+    noted.turn()
+    assert noted.longer == 1.0
+
+
+def test_who_alone_accuses_the_coordinator_sits_out_itself() -> None:
+    """Regression: nobody did, and one cluster with a line that was too slow kept all others from every round."""
+    noted = failures()
+    noted.aborted(LAST, {C0: failed(A0), B0: Vote(0, 3, 1, b"this")})
+    assert noted.barred == {"c"}
+    noted = failures()
+    noted.aborted(LAST, {C0: failed(A0), A0: failed(B0)})
+    assert noted.barred == {"b"}
+
+
 def test_nobody_bars_its_own_cluster_for_less_nor_anybody_whom_nobody_accuses() -> None:
     for verdicts in ({B0: failed(A0), C0: failed(A0)}, {}):
         noted = failures()

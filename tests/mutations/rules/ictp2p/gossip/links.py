@@ -6,6 +6,31 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "slow-line-filled-again",
+        "After a probe that took too long the next one is shorter.",
+        "        self.shortened = min(self.shortened + 1, len(self._profile.probe_sizes) - 1)\n",
+        "        pass\n",
+        (
+            "gossip/test_link_probes.py::TestProbes::test_one_that_takes_too_long_is_followed_by_shorter_ones_until_a_line_shows_more",
+        ),
+    ),
+    Mutation(
+        "short-probes-for-ever",
+        "Where a line shows that it carries more, probes are as long as usual again.",
+        "            self._lengthen(rate)\n",
+        "            pass\n",
+        (
+            "gossip/test_link_probes.py::TestProbes::test_one_that_takes_too_long_is_followed_by_shorter_ones_until_a_line_shows_more",
+        ),
+    ),
+    Mutation(
+        "round-taken-for-a-slow-line",
+        "A probe that a round cut short says nothing of how long it would have taken.",
+        "if not self._cut_short and self._probing[0]",
+        "if self._probing[0]",
+        ("gossip/test_link_probes.py::TestProbes::test_one_that_a_round_cut_short_is_made_again_as_it_was",),
+    ),
+    Mutation(
         "doubts-for-ever",
         "A link that is doubted is probed once more, and then ever more seldom: the credit is for others, too.",
         "self.doubted, self.pause = True, min",
@@ -76,8 +101,8 @@ MUTATIONS: Final = (
     Mutation(
         "probed-again-and-again",
         "A link whose probe left something open is probed once more, and not on and on: credit is for others, too.",
-        "self._links[neighbour].probed_at, self._links[neighbour].again = now, False",
-        "self._links[neighbour].probed_at = now",
+        "link.probed_at, link.again = now, False",
+        "link.probed_at = now",
         (
             "gossip/test_link_probes.py::TestProbes::"
             "test_one_that_left_something_open_is_made_once_more_after_a_while_though_its_figures_are_fresh",
