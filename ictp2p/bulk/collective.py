@@ -303,6 +303,10 @@ class Attached:
         """Say for how long chunks should go to `peer` before it has begun (see `channel.Attachment`)."""
         return self._holds[peer].connection.early()
 
+    def received(self, peer: PeerId) -> int:
+        """Count what `peer` has brought over the connections to it that we use."""
+        return sum(connection.received for connection in self._holds[peer].connections)
+
     def connections(self, peer: PeerId) -> int:
         """Count those that carry chunks to `peer`."""
         return len(self._holds[peer].connections)

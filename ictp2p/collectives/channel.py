@@ -161,6 +161,10 @@ class Attachment(Protocol):
         """Give the seconds for which chunks should go to `peer` before it has begun; 0 if only what may to anybody."""
         ...
 
+    def received(self, peer: PeerId) -> int:
+        """Count the bytes that `peer` has brought, of this or of anything else."""
+        ...
+
     def connections(self, peer: PeerId) -> int:
         """Count the connections over which chunks go to `peer`."""
         ...

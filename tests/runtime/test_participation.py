@@ -45,6 +45,9 @@ class Wire:
     def ahead(self, peer: PeerId) -> None:
         """Nothing is known."""
 
+    def received(self, peer: PeerId) -> int:
+        return 0
+
     def early(self, peer: PeerId) -> float:
         return 0.0
 

@@ -28,6 +28,10 @@ from ictp2p.collectives.channel import (
 from ictp2p.types import PeerId
 
 T = TypeVar("T")
+_CHATTER = 4096
+"""Bytes in the time to begin that say no more than that somebody is still there."""
+_TIMES = 8
+"""How often a neighbour that brings something else may have the time to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ def _abort(attachment: Attachment, cause: BaseException) -> Coroutine[Any, Any, 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile, over: float) -> None:
     loop = asyncio.get_running_loop()
     part.attached(attachment)
-    starting = loop.call_later(profile.start, _check_start, part, profile.start)
+    starting = _Start(part, attachment, profile.start)
     ending = loop.call_at(over, _expire, part, profile.total)
     try:
         await part.work()
@@ -176,6 +180,37 @@ async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile,
     finally:
         starting.cancel()
         ending.cancel()
+
+
+class _Start:
+    """The time in which all neighbours have to begin.
+
+    On a slow line their word may stand behind what was sent before, of attempts that failed or of probes. To give this
+    one up would put more there. So who brings something else has that time again, so often and no more (`_TIMES`).
+    """
+
+    def __init__(self, part: Part, attachment: Attachment, seconds: float) -> None:
+        self._part = part
+        self._attachment = attachment
+        self._seconds = seconds
+        self._times = 1
+        self._brought = {peer: attachment.received(peer) for peer in part.peers}
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def cancel(self) -> None:
+        """The attempt is over."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        if not self._part.silent():
+            return
+        before = self._brought
+        self._brought = {peer: self._attachment.received(peer) for peer in self._part.silent()}
+        if self._times < _TIMES and all(count > before[peer] + _CHATTER for peer, count in self._brought.items()):
+            self._times += 1
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+            return
+        _check_start(self._part, self._seconds * self._times)
 
 
 def _check_start(part: Part, seconds: float) -> None:

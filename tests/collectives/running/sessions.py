@@ -76,6 +76,9 @@ class Cords:
     def ahead(self, peer: PeerId) -> int | None:
         return self.far
 
+    def received(self, peer: PeerId) -> int:
+        return 0
+
     def early(self, peer: PeerId) -> float:
         return self.early_for
 

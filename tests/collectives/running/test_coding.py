@@ -92,6 +92,9 @@ class Port:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def received(self, peer: PeerId) -> int:
+        return 0
+
     def early(self, peer: PeerId) -> float:
         return 0.0
 

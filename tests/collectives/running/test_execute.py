@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 import torch
@@ -32,6 +33,8 @@ class FakeLinks:
         self.log: list[str] = []
         self.full = False
         """Whether the kernel takes no more."""
+        self.brought: Iterator[int] = itertools.repeat(0)
+        """Bytes that the other has brought, at each look."""
 
     async def attach(
         self,
@@ -54,6 +57,9 @@ class FakeLinks:
 
     def ahead(self, peer: PeerId) -> int | None:
         return None
+
+    def received(self, peer: PeerId) -> int:
+        return next(self.brought)
 
     def early(self, peer: PeerId) -> float:
         return 0.0
@@ -125,6 +131,21 @@ async def test_who_does_not_begin_is_named_after_the_start_deadline() -> None:
         await task
     assert caught.value.suspects == (NAMES[1],)
     assert links.log[-1] == "abort ['1']"
+
+
+@pytest.mark.parametrize(
+    ("brought", "seconds"), [((0, 5000, 10_000, 11_000), "0.03"), (range(0, 10**6, 5000), "0.08"), ((0, 4000), "0.01")]
+)
+async def test_whose_word_stands_behind_something_else_has_longer_to_begin(
+    brought: Iterable[int], seconds: str
+) -> None:
+    """Regression: on a slow line it stood behind what attempts before had left there, and each left more."""
+    links = FakeLinks()
+    links.brought = iter(brought)
+    task = await begin(links, profile=ExecuteProfile(start=0.01))
+    async with asyncio.timeout(10):
+        with pytest.raises(CollectiveTimeout, match=f"did not begin within {seconds} s"):
+            await task
 
 
 async def test_what_does_not_leave_in_time_is_no_success() -> None:

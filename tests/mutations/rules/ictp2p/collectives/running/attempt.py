@@ -6,6 +6,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "queued-word-not-waited-for",
+        "A neighbour whose word stands behind something else on its line has longer to begin, and not for ever.",
+        "        if self._times < _TIMES and all(",
+        "        if False and all(",
+        ("collectives/running/test_execute.py::test_whose_word_stands_behind_something_else_has_longer_to_begin",),
+    ),
+    Mutation(
+        "word-waited-for-without-end",
+        "A neighbour that brings everything but its word is given up at last.",
+        "        if self._times < _TIMES and all(",
+        "        if all(",
+        ("collectives/running/test_execute.py::test_whose_word_stands_behind_something_else_has_longer_to_begin",),
+    ),
+    Mutation(
         "parts-hear-of-no-difference",
         "A part of a call that ends with another one, where calls differ, tells its neighbours that they do.",
         "await _abort(attachment, _cause(error))",
