@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.collective import ANYBODY, Aborted, Attached, Hold
+from ictp2p.bulk.collective import ANYBODY, Aborted, Attached, Call, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import Desk
 from ictp2p.bulk.frames import Header, Kind
@@ -94,8 +94,9 @@ class Attaching:
                 *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
             )
         ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
+        said = Call.of(call, (*peers, *beside))
         holds = [
-            Hold(receiver, p, tag, connection, self._clock, self._bulk.measured, call, {*peers, *beside})
+            Hold(receiver, p, tag, connection, self._clock, self._bulk.measured, said)
             for p, connection in ready.items()
         ]
         attached = Attached(holds, self._release, self._note)
@@ -161,10 +162,10 @@ class Attaching:
 
     # What desks say.
 
-    def begun(self, connection: BulkConnection, tag: bytes, *, again: int, called: int) -> None:
+    def begun(self, connection: BulkConnection, tag: bytes, checksum: int, *, again: int) -> None:
         """A peer takes part in a collective; the first `again` chunks that came early it has not kept.
 
-        `called`: the checksum of what it calls.
+        `checksum`: of what it calls.
         """
         assert connection.peer is not None
         waiter = self._awaited.get((connection.peer, tag))
@@ -172,11 +173,11 @@ class Attaching:
             waiter.set_result(connection.peer)
         hold = self._holding(connection, tag)
         if hold is not None:
-            hold.begun(connection, called, again=again)
+            hold.begun(connection, checksum, again=again)
         elif (why := self._given_up.get((connection.peer, tag)) or self._given_up.get((ANYBODY, tag))) is not None:
             self._desks[connection].forget(tag)
             connection.send(Kind.ABORT, tag, body=why)
-        elif (ours := self._called.get(tag)) is not None and connection.peer not in ours.beside:
+        elif (ours := self._called.get(tag)) is not None and connection.peer not in ours.call.neighbours:
             ours.differ(connection.peer, connection)
 
     def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
@@ -204,7 +205,7 @@ class Attaching:
     def _hold(self, hold: Hold, rate: float | None, whole: bytes | None) -> None:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self._bulk.profile.ceiling
-        if hold.call:
+        if hold.call.words:
             self._called[tag] = hold
         if rate is not None or most is not None:
             self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
@@ -213,11 +214,11 @@ class Attaching:
         rested = connection.wake()
         if whole is None:
             # before any chunk: see `EarlyChunks`
-            connection.send(Kind.BEGIN, tag, first=again, second=hold.called, body=bytes(rested))
+            connection.send(Kind.BEGIN, tag, first=again, second=hold.call.checksum, body=bytes(rested))
         else:
             if rested > len(whole):
                 connection.send(Kind.ALIVE, body=bytes(rested))
-            connection.send(Kind.WHOLE, tag, first=again, second=hold.called, body=whole)
+            connection.send(Kind.WHOLE, tag, first=again, second=hold.call.checksum, body=whole)
         self._bulk.join(peer, tag, hold, connection, kick=whole is None)
         if rate is None and most is None and whole is None:
             self._stripe(hold)
@@ -230,7 +231,7 @@ class Attaching:
         """Tell those who take us for a neighbour in this collective, and are none of ours: they call another one."""
         begun = [(each.peer, each) for each, desk in self._desks.items() if desk.begun(ours.tag)]
         for peer, connection in begun:
-            if peer is not None and peer not in ours.beside:
+            if peer is not None and peer not in ours.call.neighbours:
                 ours.differ(peer, connection)
 
     def _stripe(self, hold: Hold) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -67,6 +68,26 @@ class Measured(Protocol):
         """As `Bulk.measured`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a collective is, to all who take part in it."""
+
+    words: str = ""
+    """What is called; nothing if nobody says."""
+    checksum: int = 0
+    """Of the words."""
+    neighbours: Collection[PeerId] = ()
+    """All of ours in it."""
+
+    @classmethod
+    def of(cls, words: str, neighbours: Collection[PeerId]) -> Call:
+        """Make one of its words."""
+        return cls(words, zlib.crc32(words.encode()), neighbours) if words else UNSAID
+
+
+UNSAID = Call()
+
+
 class Hold:
     """A collective's use of one connection (`users.User`).
 
@@ -83,15 +104,10 @@ class Hold:
         connection: BulkConnection,
         clock: Callable[[], float],
         measured: Measured,
-        call: str = "",
-        beside: Collection[PeerId] = (),
+        call: Call = UNSAID,
     ) -> None:
         self.peer = peer
         self.call = call
-        """What is called."""
-        self.beside = beside
-        """Our neighbours in it, this one and others."""
-        self.called = zlib.crc32(call.encode())
         self.connection = connection
         """Where we send."""
         self.inbound: BulkConnection | None = None
@@ -130,13 +146,13 @@ class Hold:
         for connection, user in sorted(pulling, key=lambda each: each[0].pending // LITTLE):
             connection.kick(user)
 
-    def begun(self, connection: BulkConnection, called: int, *, again: int = 0) -> None:
+    def begun(self, connection: BulkConnection, checksum: int, *, again: int = 0) -> None:
         """The peer takes part, and sends on `connection`; it had to drop the first `again` chunks that we sent.
 
-        `called`: the checksum of what it calls. If we call something else we tell it, and expect to be told.
+        `checksum`: of what it calls. If we call something else we tell it, and expect to be told.
         """
         self.inbound = connection
-        if called != self.called:
+        if checksum != self.call.checksum:
             self.differ(self.peer, connection)
             return
         if connection is not self.connection:
@@ -189,7 +205,7 @@ class Hold:
         """Hand a chunk to the collective."""
         if header.kind is Kind.WHOLE:
             self.inbound = self.connection
-            if header.second != self.called:
+            if header.second != self.call.checksum:
                 self.differ(self.peer, self.connection)
                 return
             self._receiver.begun(self.peer, header.first)
@@ -256,19 +272,19 @@ class Hold:
 
     def differ(self, peer: PeerId, connection: BulkConnection) -> None:
         """`peer` calls something else under our tag: tell it what we call, and expect to be told."""
-        body = msgspec.msgpack.encode(Aborted("calls differ", (), self.call))
+        body = msgspec.msgpack.encode(Aborted("calls differ", (), self.call.words))
         connection.send(Kind.ABORT, self.tag, body=body)
         if not self._refused:
             self._refused = True
-            error = CallsDiffer(f"{peer} calls something other than {self.call}", [peer])
+            error = CallsDiffer(f"{peer} calls something other than {self.call.words}", [peer])
             self._differing = asyncio.get_running_loop().call_later(DIFFER_SECONDS, self._receiver.broke, error)
 
     def differs(self, peer: PeerId, why: Aborted) -> None:
         """`peer` gave up since calls differ: its own from ours, or somebody's from those of both of us."""
-        if why.call == self.call:
+        if why.call == self.call.words:
             self._break(CallsDiffer(f"{peer}: {why.reason}", [PeerId(s) for s in why.suspects]))
         else:
-            self._break(CallsDiffer(f"{peer} calls {why.call}, not {self.call}", [peer]))
+            self._break(CallsDiffer(f"{peer} calls {why.call}, not {self.call.words}", [peer]))
 
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
@@ -331,7 +347,7 @@ class Attached:
         have given it since is theirs.
         """
         for hold in self._holds.values():
-            body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects), hold.call if differ else ""))
+            body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects), hold.call.words if differ else ""))
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
             self._given_up(hold.peer, hold.tag, body)
             if differ:

@@ -111,7 +111,7 @@ class Desk:
 
     def _begin(self, header: Header) -> None:
         _remember(self._begun, header.tag, header.second)
-        self._bulk.attaching.begun(self._connection, header.tag, again=header.first, called=header.second)
+        self._bulk.attaching.begun(self._connection, header.tag, header.second, again=header.first)
 
     def _chunk(self, header: Header, body: memoryview) -> None:
         """Hand a chunk over, or keep it until we have begun as well."""

@@ -18,6 +18,7 @@ says with it what it calls: all of them, or else a sum here would meet a maximum
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -303,7 +304,12 @@ def misfit(length: int, expected: int) -> str:
 
 def _elements(flat: Flat) -> str:
     """Say how many elements of which type."""
-    return f"{flat.elements} {str(flat.dtype).removeprefix('torch.')}"
+    return f"{flat.elements} {_named(flat.dtype)}"
+
+
+@functools.cache
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _cut(spans: Sequence[tuple[int, int]]) -> str:

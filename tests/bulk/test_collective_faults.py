@@ -231,7 +231,7 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
             return True
 
     hold = Hold(Waiting(), b, b"t" * 16, there, asyncio.get_running_loop().time, lambda *_: None)  # type: ignore[arg-type]
-    hold.begun(here, hold.called)
+    hold.begun(here, hold.call.checksum)
     for end in (here.transport, here.transport.other):
         end.frozen = True
     async with asyncio.timeout(20):

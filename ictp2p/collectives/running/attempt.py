@@ -170,7 +170,7 @@ def _abort(attachment: Attachment, cause: BaseException) -> Coroutine[Any, Any, 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile, over: float) -> None:
     loop = asyncio.get_running_loop()
     part.attached(attachment)
-    starting = _Start(part, attachment, profile.start)
+    starting = _Start(part, attachment, profile.start) if profile.start < profile.total else None
     ending = loop.call_at(over, _expire, part, profile.total)
     try:
         await part.work()
@@ -178,7 +178,8 @@ async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile,
     except TimeoutError:
         raise CollectiveTimeout(f"not all had left within {profile.total:g} s", ()) from None
     finally:
-        starting.cancel()
+        if starting is not None:
+            starting.cancel()
         ending.cancel()
 
 

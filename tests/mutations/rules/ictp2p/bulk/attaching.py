@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "stranger-left-waiting",
         "Who takes us for a neighbour in a collective in which it is none calls another one, and is told so.",
-        "is not None and connection.peer not in ours.beside:",
+        "is not None and connection.peer not in ours.call.neighbours:",
         "is not None and not ours:",
         (
             "bulk/test_differing.py::test_who_takes_somebody_for_its_neighbour_that_has_others_is_told_and_so_are_these[second]",
@@ -26,8 +26,8 @@ MUTATIONS: Final = (
     Mutation(
         "beside-taken-for-strangers",
         "Neighbours in other parts of the same call are no strangers.",
-        "{*peers, *beside}",
-        "{*peers}",
+        "(*peers, *beside)",
+        "(*peers,)",
         ("bulk/test_differing.py::test_neighbours_in_other_parts_of_the_same_call_are_no_strangers",),
     ),
     Mutation(
@@ -47,8 +47,8 @@ MUTATIONS: Final = (
     Mutation(
         "begins-with-a-lone-short-packet",
         "The first message after a rest is as long as the kernel needs to renew its round trip.",
-        "second=hold.called, body=bytes(rested))",
-        "second=hold.called)",
+        "second=hold.call.checksum, body=bytes(rested))",
+        "second=hold.call.checksum)",
         ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),
     ),
     Mutation(

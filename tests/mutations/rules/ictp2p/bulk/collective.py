@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls-not-compared",
         "Neighbours that call different things under one tag have it fail, and say what they call.",
-        "        if called != self.called:\n",
+        "        if checksum != self.call.checksum:\n",
         "        if False:\n",
         (
             "bulk/test_differing.py::test_both_say_what_they_call[True]",
