@@ -284,7 +284,7 @@ class Hold:
         if why.call == self.call.words:
             self._break(CallsDiffer(f"{peer}: {why.reason}", [PeerId(s) for s in why.suspects]))
         else:
-            self._break(CallsDiffer(f"{peer} calls {why.call}, not {self.call.words}", [peer]))
+            self._break(CallsDiffer(f"{peer} calls {why.call[:512]}, not {self.call.words}", [peer]))
 
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
