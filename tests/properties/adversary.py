@@ -29,6 +29,7 @@ from ictp2p.sync.rounds.notices import (
     StateAdvanced,
     StateStale,
 )
+from ictp2p.sync.rounds.restore import Stock
 from ictp2p.sync.values import (
     Close,
     Open,
@@ -145,7 +146,7 @@ class Adversary:
             random.Random(self.rng.random()),
             lambda request: PlanAnswer(b"plan", "only one"),
             lambda plan, participants: None,
-            held=lambda: life.memory,
+            stock=lambda: Stock(life.memory),
         )
         life = self.lives[who] = Life(machine)
         self.do(who, machine.start(self.now))
