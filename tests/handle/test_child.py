@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+import torch
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +19,9 @@ from ictp2p.handle import to_peer, to_training
 from ictp2p.handle.child import Child
 from ictp2p.handle.framing import Frames
 from ictp2p.handle.messages import encode
+from ictp2p.handle.process import ProcessHandle
 from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.values import Spec, StateRef
 
 REDUCE = to_peer.Reduce(
@@ -76,3 +81,34 @@ def test_every_request_is_answered_once_however_early_it_is_cancelled(
         assert isinstance(over, to_training.Over)
         assert isinstance(failed, to_training.Failed)
         assert failed.failure.kind == "CancelledError"
+
+
+async def test_it_answers_for_what_training_has_landed_and_for_what_may_be_agreed_on_besides() -> None:
+    ours, theirs = socket.socketpair()
+    body = msgspec.msgpack.encode
+    with ours, theirs:
+        child, served = Child(asyncio.get_running_loop(), theirs), list[Any]()
+        peer: Any = SimpleNamespace(provide=served.append)
+        child.peer = peer
+        child.heard(0, body(to_peer.Holds(0, b"", b"")))
+        child.heard(0, body(to_peer.Holds(3, b"three", b"four")))
+        asyncio.get_running_loop().remove_reader(theirs.fileno())
+    assert served == [child]
+    assert (child.held(), child.sealed()) == ((3, b"three"), b"four")
+
+
+def test_training_tells_its_peer_what_it_has_sealed_before_anything_else_and_once() -> None:
+    """Regression: what had yet to land was not answered for, and the mesh went back to the version before."""
+    handle, sent = object.__new__(ProcessHandle), list[Any]()
+    state = GlobalState([entry("weight", torch.zeros(3))])
+    questions: Any = SimpleNamespace(state=state)
+    line: Any = SimpleNamespace(send=lambda number, message: sent.append(message))
+    handle._where, handle._said, handle._questions, handle.line = None, {}, questions, line
+    state.begin()["weight"].fill_(1.0)
+    digest = state.seal({})
+    for _ in range(2):
+        handle._say(1, to_peer.Waiting())
+    state.commit(7)
+    handle._say(1, to_peer.Waiting())
+    first, asked = to_peer.Holds(0, b"", digest), to_peer.Waiting()
+    assert sent == [first, asked, asked, to_peer.Holds(7, digest, b""), asked]

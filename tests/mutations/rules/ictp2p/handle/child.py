@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "sealed-not-answered-for",
+        "A peer in a process of its own answers for a state that its training has sealed.",
+        "        return self._stock.sealed\n",
+        '        return b""\n',
+        ("handle/test_child.py::test_it_answers_for_what_training_has_landed_and_for_what_may_be_agreed_on_besides",),
+    ),
+    Mutation(
         "ended-by-a-warning",
         "A signal by which a scheduler announces an end is not the end of a peer's process.",
         "    signal.SIGUSR1,\n",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "sealed-kept-to-itself",
+        "A peer in a process of its own is told of a state that may be agreed on, before the vote for it leaves.",
+        "to_peer.Holds(*served.held(), served.may_be_agreed)",
+        'to_peer.Holds(*served.held(), b"")',
+        ("handle/test_child.py::test_training_tells_its_peer_what_it_has_sealed_before_anything_else_and_once",),
+    ),
+    Mutation(
         "still-process-waited-for",
         "Who counts seconds does not wait for a peer's process that stands still.",
         "            return self._ask(message, kind, seconds)\n",
