@@ -156,7 +156,8 @@ class Coordinator:
             self._offers.clear()
             self._turn_to(value.round + 1)
         elif opened is not None and (opened.round, opened.attempt) == (value.round, value.attempt):
-            for part in self._failures.aborted(opened, self._box.on(opened), value.camps):
+            late = not self._replanning.gave_up
+            for part in self._failures.aborted(opened, self._box.on(opened), value.camps, late=late):
                 self._readies.withdraw(part.leader, part.cluster)
 
     def next_value(self, tip: Value, now: float) -> Step:

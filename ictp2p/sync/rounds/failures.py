@@ -62,12 +62,17 @@ class Failures:
         """Nobody is barred any more: there is nobody left to spare trouble."""
         self.barred = frozenset()
 
-    def aborted(self, opened: Open, verdicts: Verdicts, camps: Sequence[Sequence[ClusterId]] = ()) -> list[Participant]:
-        """An attempt failed, with `camps` if digests differed; give those whose READY does not stand any more."""
+    def aborted(
+        self, opened: Open, verdicts: Verdicts, camps: Sequence[Sequence[ClusterId]] = (), *, late: bool = True
+    ) -> list[Participant]:
+        """An attempt failed, with `camps` if digests differed; give those whose READY does not stand any more.
+
+        Where nobody says why, it took too long; not `late` where it was given up for another plan.
+        """
         self.again = frozenset(p.cluster for p in opened.participants)
         accusations = _accusations(opened, verdicts)
         self.edges = tuple(sorted({*self.edges, *accusations}))
-        self._late += not camps and not any(isinstance(verdict, Failed) for verdict in verdicts.values())
+        self._late += late and not camps and not any(isinstance(verdict, Failed) for verdict in verdicts.values())
         odd = outvoted(camps)
         self.barred |= odd
         if opened.attempt >= self._profile.tolerance and not odd:

@@ -45,12 +45,14 @@ class Replanning:
         self._next = float("inf")
         self._round = -1
         self._given_up = 0
+        self.gave_up = False
+        """Whether the newest attempt was given up for another plan: nobody failed in it, nor did it take too long."""
 
     def opened(self, number: int, now: float) -> None:
         """An attempt at round `number` begins."""
         if number != self._round:
             self._round, self._given_up = number, 0
-        self._done = 0.0
+        self._done, self.gave_up = 0.0, False
         self._next = now + self._profile.replan
 
     def progressed(self, done: float) -> None:
@@ -75,6 +77,7 @@ class Replanning:
         if not new or left <= DETOUR * new + COST:
             return None
         self._given_up += 1
+        self.gave_up = True
         return f"another plan would take {new:.3g} s, this one takes {left:.3g} s more"
 
     def _left(self, running: float, elapsed: float) -> float:

@@ -85,11 +85,13 @@ def test_where_no_digest_is_that_of_most_it_is_as_for_any_failure() -> None:
 def test_after_attempts_that_took_too_long_though_nobody_failed_the_next_may_take_longer() -> None:
     """Regression: over a link that no figure was known of, all attempts ended at one deadline, for ever."""
     noted = failures()
+    noted.aborted(OPENED, {}, late=False)
     assert noted.longer == 1.0
     for verdicts, longer in (({}, 2.0), ({A0: failed(C0)}, 2.0), ({B0: Vote(0, 3, 1, b"this")}, 4.0), ({}, 4.0)):
         noted.aborted(OPENED, verdicts)
         assert noted.longer == longer
     noted.aborted(OPENED, {}, ((ClusterId("a"),), (ClusterId("b"),)))
+    noted.aborted(OPENED, {}, late=False)
     assert noted.longer == 4.0
     noted.turn()
     assert noted.longer == 1.0

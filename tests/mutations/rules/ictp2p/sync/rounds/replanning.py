@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "given-up-counts-as-late",
+        "An attempt that was given up for another plan did not take too long: the next has no longer for it.",
+        "self.gave_up = True",
+        "self.gave_up = False",
+        (
+            "sync/rounds/test_rounds.py"
+            "::test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all[all-True]",
+        ),
+    ),
+    Mutation(
         "rivals-made-in-vain",
         "No other plan is made for an attempt under way that none could be worth: it would hold up the attempt itself.",
         "        if self._left(running, elapsed) <= DETOUR * least + COST:\n            return None\n",
