@@ -27,7 +27,7 @@ from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity, check_bulk_proof
 from ictp2p.runtime.driver import Driver
 from ictp2p.telemetry import Telemetry
-from ictp2p.types import PeerId, Transfer
+from ictp2p.types import ClusterId, PeerId, Transfer
 
 _TRANSFER: Final = 1 << 28
 """Bytes of the transfers that a relay is chosen for: a connection is opened before its first, and kept for many."""
@@ -64,6 +64,8 @@ class DataPlane:
         self._network = network
         self._fingerprint = security.fingerprint
         self._telemetry = telemetry
+        self._unmeasured: dict[ClusterId, PeerId] = {}
+        """Which clusters' last probe failed, and who led them."""
         self.bulk = Bulk(
             identity.peer_id,
             self._keys,
@@ -88,8 +90,9 @@ class DataPlane:
     # ------------------------------------------------------------ what the stack wants of the connections
 
     async def probe(self, wanted: ProbeWanted) -> None:
-        """Measure the link to a neighbour, if it has a leader; that it failed is told, and no error.
+        """Measure the link to a neighbour, if it has a leader; that it failed twice in a row is told, and no error.
 
+        Once is no news: who was probed has died, which is told anyway, or the line is slow, and the next probe shorter.
         That this peer is closed under it is no failure: the warning would be of a neighbour that is well.
         """
         leader = self.core.directory.leader_of(wanted.neighbour)
@@ -100,7 +103,11 @@ class DataPlane:
         except PeerClosed:
             return
         except NetworkError as error:
-            self._telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
+            if self._unmeasured.get(wanted.neighbour) == leader:
+                self._telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
+            self._unmeasured[wanted.neighbour] = leader
+        else:
+            self._unmeasured.pop(wanted.neighbour, None)
 
     async def answer(self, peer: PeerId, ticket: bytes) -> None:
         """Dial a peer that cannot dial us and asked for it; that it failed is told, and no error."""

@@ -16,7 +16,7 @@ from ictp2p.core.packets import Channel
 from ictp2p.disk import MemoryDisk
 from ictp2p.edge.network import TcpNetwork
 from ictp2p.edge.security import PlainSecurity
-from ictp2p.errors import HandshakeFailed, Unreachable
+from ictp2p.errors import ConnectionLost, HandshakeFailed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
 from ictp2p.runtime.data_plane import DataPlane
@@ -162,16 +162,38 @@ def test_only_what_came_from_or_went_to_another_cluster_is_measured(
     assert data._telemetry.snapshot().counters[f"bulk_bytes_{direction}"] == 1000
 
 
-async def test_a_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed() -> None:
+async def test_a_second_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed() -> None:
+    """Regression: each death was followed by a warning of the probe that it had cut short, which read as a fault."""
     stack = Stack()
     data = plane(stack, global_timeouts=Timeouts(connect=0.01, stall=0.01, form=0.01, complete=0.01))
     await data.probe(ProbeWanted(THERE, 1000, 30.0))
-    assert data._telemetry.events() == ()
     stack.directory.homes[PEERS[0]] = THERE
     await data.probe(ProbeWanted(THERE, 1000, 30.0))
     assert stack.invited == [PEERS[0]]
+    assert data._telemetry.events() == ()
+    await data.probe(ProbeWanted(THERE, 1000, 30.0))
     assert [event.kind for event in data._telemetry.events()] == ["warning"]
     assert THERE in data._telemetry.events()[0].fields["text"]
+
+
+@given(outcomes=st.lists(st.tuples(st.booleans(), st.sampled_from(PEERS[:2])), max_size=8))
+async def test_a_probe_that_failed_before_one_that_worked_is_no_news(outcomes: list[tuple[bool, PeerId]]) -> None:
+    """Nor is one to the leader before this one."""
+    stack = Stack()
+    data = plane(stack)
+    told, before = 0, None
+    for works, leader in outcomes:
+
+        async def probe(*_: Any, works: bool = works, **__: Any) -> None:
+            if not works:
+                raise ConnectionLost("gone")
+
+        data.bulk.probe = probe  # type: ignore[assignment]
+        stack.directory.homes = {leader: THERE}
+        await data.probe(ProbeWanted(THERE, 1000, 30.0))
+        told += not works and before == leader
+        before = None if works else leader
+    assert len(data._telemetry.events()) == told
 
 
 async def test_a_peer_that_closes_while_it_probes_or_dials_has_nothing_to_warn_of() -> None:

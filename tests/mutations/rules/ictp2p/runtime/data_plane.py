@@ -6,6 +6,23 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "each-failed-probe-warns",
+        "A failed probe is told of if the one before it failed as well: else somebody has died, or the line is slow.",
+        "            if self._unmeasured.get(wanted.neighbour) == leader:\n",
+        "            if True:\n",
+        (
+            "runtime/test_data_plane.py"
+            "::test_a_second_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed",
+        ),
+    ),
+    Mutation(
+        "failed-once-for-good",
+        "A probe that failed is no news where one has worked since.",
+        "            self._unmeasured.pop(wanted.neighbour, None)\n",
+        "            pass\n",
+        ("runtime/test_data_plane.py::test_a_probe_that_failed_before_one_that_worked_is_no_news",),
+    ),
+    Mutation(
         "asks-to-be-dialed-without-an-address",
         "Nobody is asked to dial a peer that has no address: the next way is tried at once.",
         "if self.core.directory.reached_at(peer) is None:",
