@@ -101,8 +101,8 @@ class Engine:
         await execute.all_reduce(
             plan,
             self.rank,
-            tensors,
-            tensors,
+            flat,
+            flat,
             self._bulk,
             self._tag(step, f" of {_elements(flat)} ({op})"),
             op=op,
@@ -120,7 +120,7 @@ class Engine:
         parents = self._spanning(root, flat.elements * flat.itemsize)
         plan = self._plan(REDUCE, self.names, (Share(0, flat.elements, root, parents, parents),), flat.partial_itemsize)
         tag = self._tag(step, f" of {_elements(flat)} to rank {root} ({op})")
-        await execute.reduce(plan, self.rank, tensors, outputs, self._bulk, tag, op=op, profile=_profile(step))
+        await execute.reduce(plan, self.rank, flat, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def reduce_scatter(
         self, step: Step, inputs: Sequence[Sequence[Tensor]], outputs: Sequence[Tensor], op: str
@@ -145,7 +145,7 @@ class Engine:
         )
         plan = self._plan(REDUCE, self.names, shares, flat.partial_itemsize)
         tag = self._tag(step, f" of {_elements(flat)}{_cut(spans)} ({op})")
-        await execute.reduce(plan, self.rank, parts, outputs, self._bulk, tag, op=op, profile=_profile(step))
+        await execute.reduce(plan, self.rank, flat, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
         """Fill in all parts, of which ours is there; `parts[i]` is that of rank `i % size`. Bytes."""

@@ -38,7 +38,7 @@ from ictp2p.collectives.running.sums import Adder, Weights
 from ictp2p.errors import ConfigError
 from ictp2p.types import PeerId
 
-Tensors: TypeAlias = Sequence[torch.Tensor | Array]
+Tensors: TypeAlias = Sequence[torch.Tensor | Array] | Flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ async def all_reduce(
     """
     if plan.kind in (BROADCAST, REDUCE):
         raise ConfigError(f"a {plan.kind}'s plan does not give everybody a sum")
-    source, target = Flat(inputs, "inputs"), Flat(outputs, "outputs")
+    source = Flat.of(inputs, "inputs")
+    target = source if outputs is inputs else Flat.of(outputs, "outputs")
     check_fit(plan, me, source, target)
     overlap = source.overlaps(target)
     if overlap and not in_place:
@@ -131,7 +132,7 @@ async def broadcast(
     """
     if plan.kind == ONE_SHOT:
         raise ConfigError(f"a {ONE_SHOT}'s plan copies nothing")
-    flat = Flat(tensors)
+    flat = Flat.of(tensors)
     check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
     session = Session(plan, exchange, flat, flat, None, progress, links.slots, preface=preface, circle=circle)
@@ -173,11 +174,11 @@ async def reduce(
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
         CollectiveTimeout: it did not end in time.
     """
-    source = Flat(inputs, "inputs")
+    source = Flat.of(inputs, "inputs")
     if plan.kind != REDUCE:
         raise ConfigError(f"a plan of kind {plan.kind!r} gives its results to everybody")
     check_plan(plan, me, source)
-    target = Flat.placed(placed(plan, me, source, Flat(outputs, "outputs")), source, "outputs")
+    target = Flat.placed(placed(plan, me, source, Flat.of(outputs, "outputs")), source, "outputs")
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     scale, overlap = scaled(plan, weights, op, source), source.overlaps(target)
     adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)

@@ -69,6 +69,11 @@ class Flat:
         self._origins = [at - self._low - end * self.itemsize for at, end in zip(self._stops, ends, strict=True)]
         """For each tensor, where in the window our first element would be if all of us lay as it does."""
 
+    @classmethod
+    def of(cls, tensors: Sequence[torch.Tensor | Array] | Flat, name: str = "tensors") -> Flat:
+        """Make one of tensors, unless they are seen as one already."""
+        return tensors if isinstance(tensors, Flat) else cls(tensors, name)
+
     @cached_property
     def tensors(self) -> list[torch.Tensor]:
         """Those that have elements, one-dimensional; not made before they are wanted, for there may be thousands."""
@@ -148,6 +153,8 @@ class Flat:
 
     def overlaps(self, other: Flat) -> bool:
         """Say whether any memory belongs to both."""
+        if other is self:
+            return self.elements > 0
         if max(self._stops, default=0) <= other._low or max(other._stops, default=0) <= self._low:
             return False
         starts, stops = np.array(self._starts + other._starts), np.array(self._stops + other._stops)

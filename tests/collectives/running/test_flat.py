@@ -87,6 +87,7 @@ def test_shared_memory_is_found_wherever_it_is(ours: list[tuple[int, int]], thei
     elements = [{n for at, length in spans for n in range(at, at + length)} for spans in (ours, theirs)]
     assert one.overlaps(other) == other.overlaps(one) == bool(elements[0] & elements[1])
     for flat, spans, mine in zip((one, other), (ours, theirs), elements, strict=True):
+        assert flat.overlaps(flat) == bool(mine)
         assert flat.tangled() == (len(mine) < sum(length for _, length in spans))
 
 
