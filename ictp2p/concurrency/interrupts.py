@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -45,7 +46,7 @@ class Condition(threading.Condition):
         try:
             self._waiters.append(waiter)
             held.extend(map(operator.call, (self._lock._release_save,)))  # one step: the lock is free, and we know it
-            told = waiter.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
+            told = waiter.acquire(timeout=_countable(timeout))
         finally:
             for state in held:
                 self._lock._acquire_restore(state)
@@ -55,12 +56,44 @@ class Condition(threading.Condition):
         return told
 
 
-class Event(threading.Event):
-    """As `threading.Event`, with such a condition; a handler may set what its thread waits for."""
+class Event:
+    """As `threading.Event`, but once set it stays so; a handler may set, or wait for, what its thread waits for.
+
+    It has no lock that anybody could leave taken, and makes none before somebody waits: each call of a torch group has
+    two of them. Whoever waits is in the list before it looks once more, and whoever sets looks into the list last.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._cond = Condition()
+        self._is_set = False
+        self._waiting = deque[threading.Lock]()
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let go whoever waits, from now on."""
+        self._is_set = True
+        try:
+            while True:
+                self._waiting.pop().release()
+        except IndexError:  # there is nobody else, or another thread sets it too
+            pass
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for it, or for so many seconds; whether it was set by then."""
+        if self._is_set:
+            return True
+        waiter, told = threading.Lock(), False
+        waiter.acquire()
+        self._waiting.append(waiter)
+        try:
+            told = self._is_set or waiter.acquire(timeout=_countable(timeout))
+        finally:
+            if not told:
+                with suppress(ValueError):  # it is told at the last moment
+                    self._waiting.remove(waiter)
+        return told
 
 
 class Answer(Future[T]):
@@ -69,3 +102,8 @@ class Answer(Future[T]):
     def __init__(self) -> None:
         super().__init__()
         self._condition = Condition()
+
+
+def _countable(timeout: float | None) -> float:
+    """So many seconds, as a lock takes them."""
+    return -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)

@@ -39,6 +39,9 @@ class Abreast:
         Raises:
             TimeoutError: none that was before us has ended well for `patience` seconds, of our own.
         """
+        if not self._waiting and self._has_room(nbytes):
+            self._take(nbytes)
+            return
         loop = asyncio.get_running_loop()
         turn, came = loop.create_future(), loop.time()
         self._waiting.append((turn, nbytes))
@@ -69,10 +72,13 @@ class Abreast:
             if not turn.done():  # else it was given up
                 if not self._has_room(nbytes):
                     return
-                self._number += 1
-                self._bytes += nbytes
+                self._take(nbytes)
                 turn.set_result(None)
             self._waiting.popleft()
+
+    def _take(self, nbytes: int) -> None:
+        self._number += 1
+        self._bytes += nbytes
 
     def _has_room(self, nbytes: int) -> bool:
         return self._number < MOST and (self._number < FEW or self._bytes + nbytes <= BYTES)

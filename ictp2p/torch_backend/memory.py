@@ -118,7 +118,7 @@ def octets(flat: Tensor) -> Tensor:
 
 def _flat(tensor: Tensor) -> Tensor:
     """A contiguous tensor as one row, also where a single element of a column keeps the column's stride."""
-    return writable(tensor.as_strided((tensor.numel(),), (1,)))
+    return writable(tensor if tensor.stride() == (1,) else tensor.as_strided((tensor.numel(),), (1,)))
 
 
 def _held(tensor: Tensor) -> Tensor:

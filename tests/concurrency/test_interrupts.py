@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures._base as futures
 import threading
 from asyncio import base_events, selector_events
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -70,6 +71,58 @@ def test_a_handler_may_set_what_its_thread_waits_for() -> None:
         assert in_another_thread(event.wait), at
 
 
+def test_a_handler_may_wait_for_what_its_thread_sets_or_waits_for() -> None:
+    for act in (Event.set, lambda event: event.wait(MOMENT)):
+        for at in places(lambda act=act: act(Event()), *MODULES):
+            event = Event()
+            with interrupted(at, lambda event=event: event.wait(MOMENT), *MODULES):
+                act(event)
+            event.set()
+            assert event.wait(0)
+
+
+def test_who_was_interrupted_while_it_waited_for_an_event_is_told_of_it_no_more() -> None:
+    for at in places(lambda: Event().wait(MOMENT), *MODULES):
+        event = Event()
+        with suppress(KeyboardInterrupt), interrupted(at, ctrl_c, *MODULES):
+            event.wait(MOMENT)
+        assert in_another_thread(event.set), at
+        assert event.wait(10)
+
+
+@pytest.mark.parametrize("setters", [1, 3])
+@pytest.mark.parametrize("_", range(20))
+def test_all_who_wait_for_an_event_are_told_whoever_sets_it(setters: int, _: int) -> None:
+    event, told = Event(), list[bool]()
+    waiting = [threading.Thread(target=lambda: told.append(event.wait(10))) for _ in range(4)]
+    setting = [threading.Thread(target=event.set) for _ in range(setters)]
+    for thread in (*waiting, *setting):
+        thread.start()
+    for thread in (*waiting, *setting):
+        thread.join(20)
+    assert told == [True] * 4
+    assert event.is_set()
+
+
+def test_what_is_set_while_its_waiter_gets_ready_is_not_missed() -> None:
+    class Late(deque[threading.Lock]):
+        def append(self, waiter: threading.Lock) -> None:
+            event.set()
+            super().append(waiter)
+
+    event = Event()
+    event._waiting = Late()
+    assert event.wait(MOMENT)
+
+
+def test_who_gave_up_waiting_for_an_event_leaves_nothing() -> None:
+    """A call that is asked for with short timeouts, over and over, would gather a lock for each."""
+    event = Event()
+    assert not event.wait(0)
+    assert not event.wait(-1.0)
+    assert not event._waiting
+
+
 def test_who_waits_at_a_condition_is_told_and_holds_it_then() -> None:
     condition, told = Condition(), list[bool]()
 
@@ -121,6 +174,11 @@ async def one() -> int:
 
 @pytest.mark.parametrize("timeout", [float("inf"), 1e12])
 def test_a_wait_may_be_longer_than_the_platform_counts(timeout: float) -> None:
+    event = Event()
+    waiting = threading.Thread(target=lambda: event.wait(timeout))
+    waiting.start()
+    event.set()
+    waiting.join()
     condition = interrupts.Condition()
 
     def tell() -> None:
