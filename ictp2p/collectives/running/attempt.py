@@ -32,6 +32,8 @@ _CHATTER = 4096
 """Bytes in the time to begin that say no more than that somebody is still there."""
 _TIMES = 8
 """How often a neighbour that brings something else may have the time to begin."""
+_BEFORE = 0.1
+"""Of the time to begin: before it is counted what they bring. Most attempts have ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +197,24 @@ class _Start:
         self._attachment = attachment
         self._seconds = seconds
         self._times = 1
-        self._brought = {peer: attachment.received(peer) for peer in part.peers}
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self._brought: dict[PeerId, int] = {}
+        self._timer = asyncio.get_running_loop().call_later(_BEFORE * seconds, self._count)
 
     def cancel(self) -> None:
         """The attempt is over."""
         self._timer.cancel()
 
+    def _count(self) -> None:
+        self._brought = self._by_now()
+        self._timer = asyncio.get_running_loop().call_later((1 - _BEFORE) * self._seconds, self._look)
+
+    def _by_now(self) -> dict[PeerId, int]:
+        return {peer: self._attachment.received(peer) for peer in self._part.silent()}
+
     def _look(self) -> None:
         if not self._part.silent():
             return
-        before = self._brought
-        self._brought = {peer: self._attachment.received(peer) for peer in self._part.silent()}
+        before, self._brought = self._brought, self._by_now()
         if self._times < _TIMES and all(count > before[peer] + _CHATTER for peer, count in self._brought.items()):
             self._times += 1
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
