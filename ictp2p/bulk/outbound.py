@@ -17,6 +17,8 @@ from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 
+_METERED = frozenset({Kind.PARTIAL, Kind.RESULT, Kind.REPLY})
+"""Frames between which the other end measures the link (`pacing.Meter`)."""
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
 SMALL = 4 * 1024
@@ -88,7 +90,10 @@ class Outbound:
             self._transport.set_write_buffer_limits(high=most, low=most // 4)
 
     def starve(self) -> None:
-        """Note that there was nothing to send: the next frame's gap says nothing about the link."""
+        """Note that there was nothing to send: the next chunk's gap says nothing about the link.
+
+        Whatever small is said before that chunk comes changes nothing of this.
+        """
         self._starved = True
 
     def write(self, frame: Frame, *, sealed: bool = False) -> int:
@@ -110,14 +115,14 @@ class Outbound:
             self._write_sealed(header, frame, size)
         else:
             self._write_clear(header, frame, size)
-        self._starved = False
+        if frame.kind in _METERED:
+            self._starved = False
         return HEADER_BYTES + size
 
     def write_small(self, kind: Kind, tag: bytes, first: int, second: int, body: bytes) -> int:
         """Write a frame of at most `SMALL` bytes, in as few calls as it takes; give its bytes, without a seal."""
         size = len(body)
-        starved, self._starved = self._starved and self.pending == 0, False
-        header = pack_header(kind, tag, first, second, size, starved)
+        header = pack_header(kind, tag, first, second, size, starved=False)
         if self._seal_bodies:
             assert self._seal is not None  # nothing that is to be sealed leaves in clear
             data = self._seal.sealed(header, body)

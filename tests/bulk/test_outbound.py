@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.bulk.ciphers import Cipher
-from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.frames import HEADER_BYTES, Kind, read_header
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
@@ -124,6 +124,34 @@ class Recording(Slow):
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         for data in list_of_data:
             self.bytes += data
+
+
+@given(st.lists(st.sampled_from(["chunk", "small", "long", "starve", "take"]), max_size=12))
+def test_a_chunk_says_whether_its_sender_had_none_just_before_whatever_else_was_said(acts: list[str]) -> None:
+    """Regression: what was said in a pause had it count as the link's, and healthy links looked ten times slower."""
+    transport = Recording()
+    outbound = Outbound(transport, MOST)
+    outbound.secure(bytes(16), Cipher.GCM, bodies=False)
+    starved, due, sent = True, list[bool](), list[bool]()
+    for act in [*acts, "take", "chunk"]:
+        at = len(transport.bytes)
+        match act:
+            case "chunk":
+                due.append(starved and transport.get_write_buffer_size() == 0)
+                outbound.write(Frame(Kind.PARTIAL, bytes(16), views=(memoryview(b"chunk"),)))
+                sent.append(read_header(transport.bytes[at : at + HEADER_BYTES]).starved)
+                starved = False
+                transport._size += len(transport.bytes) - at
+            case "small":
+                outbound.write_small(Kind.MEASURED, bytes(16), 0, 0, b"so much")
+            case "long":
+                outbound.write(Frame(Kind.ABORT, bytes(16), views=(memoryview(bytes(5000)),)))
+            case "starve":
+                outbound.starve()
+                starved = True
+            case "take":
+                transport.take(MOST)
+    assert sent == due
 
 
 def recorded(bodies: Iterable[tuple[int, bool]], sealed: bool, shared: bool, *, made: bool) -> tuple[bytes, bytes]:

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "pause-hidden-by-what-is-said",
+        "A pause of the sender does not count as the link's, whatever else is said in it.",
+        "        if frame.kind in _METERED:\n            self._starved = False\n",
+        "        self._starved = False\n",
+        ("bulk/test_outbound.py::test_a_chunk_says_whether_its_sender_had_none_just_before_whatever_else_was_said",),
+    ),
+    Mutation(
         "limit-moved-under-who-waits",
         "Who waits until a transport holds nothing does, whatever else changes its limits.",
         "        if self._drained is None:\n            self._transport.set",
