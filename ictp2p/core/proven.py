@@ -13,7 +13,8 @@ they ever were (`lines`), and the best ring on these. The latter two come first 
 has to promise less than the best one takes, and is not taken at its word: promises count as many times what they say as
 was true of the last one of their kind that was put to the test. That factor goes back to 1 while nothing new is tried,
 so that another plan is tried now and then, and sooner the more it promises. A trial that is given up in its middle
-counts as well: the next attempt would begin with the like of it.
+counts as well, whatever it was made for: the next attempt would begin with the like of it, and not with the plan for
+which it was given up, which is one for links.
 
 If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round. If
 that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing; nor do past
@@ -122,6 +123,8 @@ class ProvenPlans:
         self._offered = _Offer()
         self._questioned = (b"", 0.0)
         """The last plan that another was weighed against while carried out, and what was then predicted of it."""
+        self._outdone = -1
+        """The last round of which an attempt was given up for a plan for links: that may be chosen now."""
 
     def decided(self, value: Value, now: float) -> None:
         """Note what was decided: rounds begin and end."""
@@ -152,7 +155,7 @@ class ProvenPlans:
         predicted = planner.predict(links, plans.decode(proven.plan)) if proven.plan else 0.0
         kept = proven.worth(predicted)
         proven.confirm(offers)
-        if not kept and "links" not in proven.doubts:
+        if not kept and "links" not in proven.doubts and request.round != self._outdone:
             offers = [offer for offer in offers if offer[0] != "links" and offer[1].seconds >= LEAST] or offers
         new = [(by, answer) for by, answer in offers if answer.plan != proven.plan]
         by, best = min(new, key=lambda offer: offer[1].seconds * proven.doubt(offer[0]), default=("links", made))
@@ -203,11 +206,12 @@ class ProvenPlans:
         if plan != opened.plan:
             return
         # It was slow enough to think of another: perhaps it was given up for that.
-        if kept or self._offer(opened).by != "links":
+        self._outdone, by = opened.round, self._offer(opened).by
+        if kept or by != "links":  # else it was made without regard to lines, and says nothing of them
             self.lines.slowed(frozenset(_used(opened)), opened.round)
-        else:  # it was made without regard to lines, and says nothing of them; but what it promised was in vain
+        if not kept:  # what it promised was in vain
             proven = self._remembered(key, proven or _Proven(b"", opened.round, inf))
-            proven.doubts["links"] = max(proven.doubt("links"), _doubt(predicted, plans.decode(opened.plan).seconds))
+            proven.doubts[by] = max(proven.doubt(by), _doubt(predicted, plans.decode(opened.plan).seconds))
 
     def _again(self, proven: _Proven, opened: Open, took: float) -> None:
         proven.round = opened.round

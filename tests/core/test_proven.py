@@ -355,6 +355,24 @@ def test_a_plan_on_trial_that_was_given_up_makes_its_kind_doubted_and_no_line_na
     assert chosen(proven, 0.99 * GAIN * kept / 5.0) == SECOND.plan
 
 
+@pytest.mark.parametrize("proven_before", [False, True])
+def test_what_was_given_up_is_not_what_the_next_attempt_begins_with(proven_before: bool) -> None:
+    """Regression: a ring was given up for a plan for links, and a ring came next; in a first round it had to be one."""
+    proven = knowing()
+    rounds, first = Rounds(proven), chosen(proven, 1.0)
+    if proven_before:
+        rounds.held(first, SLOWER * plans.decode(first).seconds, asked=LONG)
+        rounds.held(first, 2 * SLOWER**2 * plans.decode(first).seconds, committed=False, asked=LONG)
+        first = chosen(proven, 1e6)
+    promise, by = plans.decode(first).seconds, proven._offered.by
+    proven.rival(asked_of(HERE, LONG), replace(LONG, running=first), replace(SECOND, seconds=1.0, running=5 * promise))
+    rounds.held(first, 9.0, committed=False, asked=LONG)
+    after = proven.better(asked_of(HERE, LONG), replace(LONG, round=rounds.round, attempt=2), SECOND)
+    assert after.plan == SECOND.plan
+    proven.better(asked_of(HERE, LONG), replace(LONG, round=rounds.round + 1), replace(SECOND, seconds=1e6))
+    assert {by, proven._offered.by} == {"lines", "ring"}, "what it promised was in vain"
+
+
 @pytest.mark.parametrize("happens", [given_up, slow_again, slow_at_once])
 def test_links_of_a_round_that_was_slow_count_as_they_are_measured(
     happens: Callable[[ProvenPlans, bytes], None],

@@ -53,9 +53,23 @@ MUTATIONS: Final = (
     Mutation(
         "a-trial-given-up-narrows-lines",
         "A plan that was made without regard to lines, and given up, says nothing of them, but of such promises.",
-        'if kept or self._offer(opened).by != "links":',
+        'if kept or by != "links":',
         "if True:",
         ("core/test_proven.py::test_a_plan_on_trial_that_was_given_up_makes_its_kind_doubted_and_no_line_narrower",),
+    ),
+    Mutation(
+        "given-up-and-promised-again",
+        "What a plan promised that was given up is doubted, whatever it was made for.",
+        "proven.doubts[by] = max(proven.doubt(by),",
+        'proven.doubts["links"] = max(proven.doubt("links"),',
+        ("core/test_proven.py::test_what_was_given_up_is_not_what_the_next_attempt_begins_with",),
+    ),
+    Mutation(
+        "given-up-for-what-may-not-be",
+        "An attempt that was given up for a plan for links is followed by that, also in a first round.",
+        " and request.round != self._outdone",
+        "",
+        ("core/test_proven.py::test_what_was_given_up_is_not_what_the_next_attempt_begins_with",),
     ),
     Mutation(
         "given-up-for-an-empty-promise",
