@@ -13,9 +13,9 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-from ictp2p.errors import MeshMismatch, StateError
+from ictp2p.errors import StateError
 from ictp2p.sync.state.global_state import GlobalState
-from ictp2p.sync.state.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent
+from ictp2p.sync.state.manifest import CHUNK, Entry, Manifest, by_content, digest_of, extent
 
 KEPT = 64
 """Bytes at the beginning of a large message that are carried as they are."""
@@ -69,7 +69,7 @@ class SizeOnly(GlobalState):
         whole = _digest_of_nothing(CHUNK) * (self.chunks - 1)
         last = _digest_of_nothing(self._length - (self.chunks - 1) * CHUNK)
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), whole + last)
-        self.sealed = digest_of(self._next.encode())
+        self.sealed = by_content(self._next)
         return self.sealed
 
     def chunk(self, digest: bytes, index: int) -> bytes:
@@ -82,13 +82,8 @@ class SizeOnly(GlobalState):
 
     def expect(self, encoded: bytes, digest: bytes) -> list[int]:
         """Prepare to receive a state, of which nothing is here; see `GlobalState.expect`."""
-        manifest = decode(encoded, digest)
-        ours, theirs = describe(self.entries, self.settings), describe(manifest.entries, manifest.settings)
-        wrong = difference(ours, theirs)
-        if wrong is not None:
-            raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
-        self._next, self.sealed = manifest, b""
-        return list(range(manifest.count))
+        self._next, self.sealed = self.same_training(encoded, digest), b""
+        return list(range(self._next.count))
 
     def destination(self, index: int) -> memoryview:
         """Room for one chunk; see `GlobalState.destination`."""

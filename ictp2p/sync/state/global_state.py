@@ -32,7 +32,17 @@ from torch import Tensor
 from ictp2p.errors import MeshMismatch, StateError
 from ictp2p.sync.state.draft import Draft
 from ictp2p.sync.state.halves import Halves
-from ictp2p.sync.state.manifest import Entry, Manifest, check, decode, describe, difference, digest_of
+from ictp2p.sync.state.manifest import (
+    Entry,
+    Manifest,
+    by_content,
+    check,
+    describe,
+    difference,
+    digest_of,
+    is_of_a_training,
+    read,
+)
 
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
@@ -103,7 +113,7 @@ class GlobalState:
     @property
     def next_contents(self) -> bytes:
         """Digest of all that the sealed state holds."""
-        return digest_of(self._next.encode())
+        return by_content(self._next)
 
     def __repr__(self) -> str:
         return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._halves.size} bytes>"
@@ -309,10 +319,13 @@ class GlobalState:
             StateError: this is not the manifest that was agreed.
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
-        manifest = self._read(encoded, digest)
-        wrong = self._difference(manifest)
-        if wrong is not None:
+        manifest = read(encoded)
+        named = self._name(manifest)
+        known = digest == named or is_of_a_training(manifest, digest)
+        if known and (wrong := self._difference(manifest)) is not None:
             raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
+        if named != digest:
+            raise StateError(f"manifest has digest {named.hex()[:16]}, agreed is {digest.hex()[:16]}")
         return manifest
 
     def destination(self, index: int) -> memoryview:
@@ -353,11 +366,7 @@ class GlobalState:
 
     def _name(self, manifest: Manifest) -> bytes:
         """What a state is agreed on by."""
-        return digest_of(manifest.encode())
-
-    def _read(self, encoded: bytes, digest: bytes) -> Manifest:
-        """The manifest of the state that was agreed on as `digest`."""
-        return decode(encoded, digest)
+        return by_content(manifest)
 
     def _difference(self, manifest: Manifest) -> str | None:
         """The first difference between this training and another."""

@@ -124,17 +124,6 @@ def _check_words(words: str) -> None:
         raise ConfigError(f"the name or setting {words!r} of the shared state holds what is no character") from None
 
 
-def decode(data: bytes, digest: bytes) -> Manifest:
-    """Read a manifest that somebody sent, and check it against the agreed digest.
-
-    Raises:
-        StateError: the bytes are not those that were agreed, or make no sense.
-    """
-    if digest_of(data) != digest:
-        raise StateError(f"manifest has digest {digest_of(data).hex()[:16]}, agreed is {digest.hex()[:16]}")
-    return read(data)
-
-
 def read(data: bytes) -> Manifest:
     """Read a manifest that has still to be checked against what was agreed.
 
@@ -152,6 +141,27 @@ def read(data: bytes) -> Manifest:
     if len(manifest.chunks) != DIGEST * math.ceil(manifest.size / CHUNK):
         raise StateError(f"manifest has {len(manifest.chunks)} bytes of digests for {manifest.size} bytes of state")
     return manifest
+
+
+def by_content(manifest: Manifest) -> bytes:
+    """Name a state of which everybody holds the same bytes."""
+    return digest_of(manifest.encode())
+
+
+def by_rounds(manifest: Manifest) -> bytes:
+    """Name a state of which each cluster holds its own content, from the first round on (`own.OwnState`)."""
+    begun = dict(manifest.counters).get("round", 0)
+    return by_content(msgspec.structs.replace(manifest, chunks=b"") if begun else manifest)
+
+
+def by_deeds(manifest: Manifest) -> bytes:
+    """Name a state of which clusters hold other tensors as well (`own.PathState`)."""
+    return by_content(msgspec.structs.replace(manifest, entries=(), chunks=b""))
+
+
+def is_of_a_training(manifest: Manifest, digest: bytes) -> bool:
+    """Whether some training, whichever it is, agrees on this as `digest`: what it says of itself may be believed."""
+    return any(naming(manifest) == digest for naming in (by_content, by_rounds, by_deeds))
 
 
 def digest_of(data: bytes | memoryview) -> bytes:

@@ -21,7 +21,7 @@ import msgspec
 
 from ictp2p.errors import StateError
 from ictp2p.sync.state.global_state import GlobalState
-from ictp2p.sync.state.manifest import Manifest, difference, digest_of, read
+from ictp2p.sync.state.manifest import Manifest, by_deeds, by_rounds, difference
 from ictp2p.sync.values import Participant
 
 CHAIN = "made of"
@@ -36,21 +36,14 @@ class OwnState(GlobalState):
     own = True
 
     def _name(self, manifest: Manifest) -> bytes:
-        begun = dict(manifest.counters).get("round", 0)
-        return digest_of((msgspec.structs.replace(manifest, chunks=b"") if begun else manifest).encode())
-
-    def _read(self, encoded: bytes, digest: bytes) -> Manifest:
-        manifest = read(encoded)
-        if self._name(manifest) != digest:
-            raise StateError(f"manifest is named {self._name(manifest).hex()[:16]}, agreed is {digest.hex()[:16]}")
-        return manifest
+        return by_rounds(manifest)
 
 
 class PathState(OwnState):
     """An `OwnState` of a cluster that holds other tensors than the others: its name covers what was done alone."""
 
     def _name(self, manifest: Manifest) -> bytes:
-        return digest_of(msgspec.structs.replace(manifest, entries=(), chunks=b"").encode())
+        return by_deeds(manifest)
 
     def _difference(self, manifest: Manifest) -> str | None:
         return difference(self.settings, manifest.settings)

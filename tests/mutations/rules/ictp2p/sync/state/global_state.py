@@ -6,6 +6,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "another-naming-is-forgery",
+        "Who trains by a policy whose states are named by another rule is told so, and does not ask on.",
+        "known = digest == named or is_of_a_training(manifest, digest)",
+        "known = digest == named",
+        ("sync/state/test_own.py::test_who_trains_by_another_policy_is_told_whatever_its_states_are_named_by",),
+    ),
+    Mutation(
+        "any-naming-will-do",
+        "A state is taken by the name that its own policy gives it alone.",
+        "        if named != digest:\n",
+        "        if not known:\n",
+        ("sync/state/test_own.py::test_who_trains_by_another_policy_is_told_whatever_its_states_are_named_by",),
+    ),
+    Mutation(
         "only-we-can-read-it",
         "A state is refused where it is made if those who are sent its manifest would refuse that.",
         "        check(entries, settings)\n",
