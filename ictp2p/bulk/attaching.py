@@ -70,8 +70,8 @@ class Attaching:
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._given_up: OrderedDict[tuple[PeerId, bytes], bytes] = OrderedDict()
         """What neighbours were told as we gave a collective up: of the last ones."""
-        self._called: dict[bytes, Hold] = {}
-        """By its tag, one hold of each collective that is under way and says what is called."""
+        self._called: dict[bytes, dict[Hold, None]] = {}
+        """By its tag, the holds of each collective that is under way and says what is called."""
 
     async def attach(
         self,
@@ -135,6 +135,19 @@ class Attaching:
         if (connection := self._pool.warm(peer)) is not None:
             connection.send(Kind.ABORT, tag, body=body)
 
+    def forgo(self, tag: bytes, call: str, peer: PeerId) -> None:
+        """A collective moves nothing here, and is over: who begins it with us calls something else, and is told so.
+
+        `peer`: with whom it would be, or `ANYBODY`.
+        """
+        body = msgspec.msgpack.encode(Aborted("calls differ", (), call))
+        self._note(peer, tag, body)
+        for connection, desk in self._desks.items():
+            if peer in (ANYBODY, connection.peer) and desk.begun(tag):
+                desk.forget(tag)
+                desk.early.forget(tag)
+                connection.send(Kind.ABORT, tag, body=body)
+
     def _note(self, peer: PeerId, tag: bytes, why: bytes) -> None:
         """A collective was given up here, of which the neighbour may have heard nothing."""
         self._given_up[peer, tag] = why
@@ -177,7 +190,7 @@ class Attaching:
         elif (why := self._given_up.get((connection.peer, tag)) or self._given_up.get((ANYBODY, tag))) is not None:
             self._desks[connection].forget(tag)
             connection.send(Kind.ABORT, tag, body=why)
-        elif (ours := self._called.get(tag)) is not None and connection.peer not in ours.call.neighbours:
+        elif (ours := self._calling(tag)) is not None and connection.peer not in ours.call.neighbours:
             ours.differ(connection.peer, connection)
 
     def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
@@ -192,10 +205,14 @@ class Attaching:
         hold = self._holding(connection, tag)
         if hold is not None:
             hold.aborted(why)
-        elif why.call and (ours := self._called.get(tag)) is not None and connection.peer is not None:
+        elif why.call and (ours := self._calling(tag)) is not None and connection.peer is not None:
             ours.differs(connection.peer, why)
 
     # One neighbour.
+
+    def _calling(self, tag: bytes) -> Hold | None:
+        """Any hold of a collective that is under way here, and says what is called."""
+        return next(iter(self._called.get(tag, ())), None)
 
     def _holding(self, connection: BulkConnection, tag: bytes) -> Hold | None:
         assert connection.peer is not None
@@ -206,7 +223,7 @@ class Attaching:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self._bulk.profile.ceiling
         if hold.call.words:
-            self._called[tag] = hold
+            self._called.setdefault(tag, {})[hold] = None
         if rate is not None or most is not None:
             self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
         ready = self._pool.among(peer)
@@ -265,8 +282,10 @@ class Attaching:
         if hold in self._rates.get(hold.connection, ()):
             self._pace(hold, None)
         hold.end()
-        if self._called.get(hold.tag) is hold:
-            del self._called[hold.tag]
+        if hold in (calling := self._called.get(hold.tag, {})):
+            del calling[hold]
+            if not calling:
+                del self._called[hold.tag]
         for stripe in hold.stripes:
             stripe.connection.leave(stripe, hold.tag)
         hold.stripes = ()  # in a cycle its tensors would stay until the garbage collector comes

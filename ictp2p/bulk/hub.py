@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ictp2p.bulk.attaching import Attaching
-from ictp2p.bulk.collective import Hold
+from ictp2p.bulk.collective import ANYBODY, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
@@ -154,6 +154,10 @@ class Bulk:
     def refuse(self, peer: PeerId, tag: bytes, reason: str) -> None:
         """Tell `peer` that we will have no part in a collective that we have not begun; forget what it said of it."""
         self.attaching.refuse(peer, tag, reason)
+
+    def forgo(self, tag: bytes, call: str, peer: PeerId = ANYBODY) -> None:
+        """Have no part in a collective that moves nothing here; whoever begins it with us is told what we call."""
+        self.attaching.forgo(tag, call, peer)
 
     async def request(
         self,

@@ -13,7 +13,8 @@ all of it up in the same order: one hop instead of two, and still equal bits.
 set of connections, with their deadlines, seals and detection of deaths, under everything.
 
 Frames are told apart by a tag made of the group and the call's number, so several calls may be under way. Each rank
-says with it what it calls: all of them, or else a sum here would meet a maximum there, without a word.
+says with it what it calls: all of them, or else a sum here would meet a maximum there, without a word. Whose call moves
+nothing says so only to those who begin it, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class Engine:
         contribution.
         """
         flat = Flat(tensors)
+        tag = self._tag(step, f" of {_elements(flat)} ({op})")
         if not flat.elements:
+            self._bulk.forgo(tag.wire(), tag.call)
             return
         if flat.tangled():
             copies = [tensor.clone() for tensor in tensors]
@@ -104,7 +107,7 @@ class Engine:
             flat,
             flat,
             self._bulk,
-            self._tag(step, f" of {_elements(flat)} ({op})"),
+            tag,
             op=op,
             in_place=True,
             profile=_profile(step),
@@ -115,11 +118,12 @@ class Engine:
     ) -> None:
         """Reduce the tensors over all ranks into `outputs`, of the same sizes, at rank `root`; elsewhere give none."""
         flat = Flat(tensors)
+        tag = self._tag(step, f" of {_elements(flat)} to rank {root} ({op})")
         if not flat.elements:
+            self._bulk.forgo(tag.wire(), tag.call)
             return
         parents = self._spanning(root, flat.elements * flat.itemsize)
         plan = self._plan(REDUCE, self.names, (Share(0, flat.elements, root, parents, parents),), flat.partial_itemsize)
-        tag = self._tag(step, f" of {_elements(flat)} to rank {root} ({op})")
         await execute.reduce(plan, self.rank, flat, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def reduce_scatter(
@@ -135,16 +139,16 @@ class Engine:
         """
         ranks = list(zip(*inputs, strict=True))
         parts = [part for each in ranks for part in each]
-        flat = Flat(parts)
+        flat, spans = Flat(parts), list(_spans(ranks))
+        tag = self._tag(step, f" of {_elements(flat)}{_cut(spans)} ({op})")
         if not flat.elements:
+            self._bulk.forgo(tag.wire(), tag.call)
             return
-        spans = list(_spans(ranks))
         shares = tuple(
             Share(a, b, tree.root, tree.reduce_parents, tree.reduce_parents)
             for tree, (a, b) in zip(star.trees(self.size), spans, strict=True)
         )
         plan = self._plan(REDUCE, self.names, shares, flat.partial_itemsize)
-        tag = self._tag(step, f" of {_elements(flat)}{_cut(spans)} ({op})")
         await execute.reduce(plan, self.rank, flat, outputs, self._bulk, tag, op=op, profile=_profile(step))
 
     async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
@@ -259,8 +263,11 @@ class Engine:
             Share(middle, end, 1, (NO_PARENT, NO_PARENT), (1, NO_PARENT)),
         )
         names = (self.names[low], self.names[high])
-        call = f": rank {low} gives {middle} bytes to rank {high}, which gives {end - middle}"
-        await self._broadcast(step, replace(self._tag(step, call), beside=beside), names, me, shares, parts)
+        tag = self._tag(step, f": rank {low} gives {middle} bytes to rank {high}, which gives {end - middle}")
+        if not end:
+            self._bulk.forgo(tag.wire(), tag.call, self.names[other])
+            return
+        await self._broadcast(step, replace(tag, beside=beside), names, me, shares, parts)
 
     async def _broadcast(
         self,
@@ -272,8 +279,10 @@ class Engine:
         tensors: Sequence[Tensor],
     ) -> None:
         plan = self._plan(BROADCAST, names, shares, 1)
-        if plan.elements:
-            await execute.broadcast(plan, me, tensors, self._bulk, tag, profile=_profile(step), circle=self.names)
+        if not plan.elements:
+            self._bulk.forgo(tag.wire(), tag.call)
+            return
+        await execute.broadcast(plan, me, tensors, self._bulk, tag, profile=_profile(step), circle=self.names)
 
     def _plan(self, kind: str, names: Sequence[PeerId], shares: tuple[Share, ...], itemsize: int) -> Plan:
         return Plan(kind, tuple(names), shares, max(1, CHUNK // itemsize), 0.0, 0.0)

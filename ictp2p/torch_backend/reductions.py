@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ictp2p.collectives.running.flat import writable
+from ictp2p.collectives.running.flat import reducible, writable
+from ictp2p.collectives.running.sums import check_op
 from ictp2p.errors import ConfigError
 
 _OPS: dict[Any, str] = {
@@ -31,6 +32,8 @@ _OF_BOOLS = {"sum": "max", "max": "max", "bor": "max", "product": "min", "min": 
 
 class Reduction:
     """One reduction of tensors of one type.
+
+    Refused here, before the call has a number: a rank that was refused alone has made no call.
 
     Raises:
         ConfigError: the type has no such operation, or its products with a factor would be of another.
@@ -51,6 +54,10 @@ class Reduction:
             kind = _OF_BOOLS[kind]
         elif dtype.is_complex and kind not in ("sum", "avg"):
             raise ConfigError(f"{dtype} has no reduction {kind!r}")
+        elif not dtype.is_complex:
+            if not reducible(dtype):
+                raise ConfigError(f"{dtype} cannot be reduced")
+            check_op(kind, dtype)
         self.op = kind
         """Its name in `collectives.running.sums`."""
 

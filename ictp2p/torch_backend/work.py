@@ -105,7 +105,7 @@ class GroupWork(_Work):  # type: ignore[misc]
             dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
             GroupClosed: the group was shut down, or this process was forked while it was under way.
         """
-        if not (end := self._end()).is_set():  # else no lock: in a fork it may be held for ever
+        if not (end := self._end()).is_set():  # what is done is so in a fork as well
             self._check_process()
             if not end.wait(timeout.total_seconds() if timeout > _FOREVER else None):
                 raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")

@@ -120,3 +120,34 @@ async def test_parts_that_end_with_one_that_differs_say_what_differs(mesh: Meshe
     assert await told(ours) == f"{b} calls another, not part of b"
     assert await told(differs) == f"{a} calls part of b, not another"
     assert await told(call(world, 2, 0, "part of c")) == f"{a}: {b} calls another, not part of b"
+
+
+async def test_a_stranger_is_told_as_long_as_any_part_of_a_call_is_under_way(mesh: Meshes) -> None:
+    """Regression: the part that began last spoke for all, and nobody did once it was over."""
+    world = mesh(4)
+    a, _, _, d = world.names
+    slow = call(world, 0, 1, "a swap of b", 1, 2)
+    await asyncio.gather(call(world, 0, 2, "a swap of c", 1, 2), call(world, 2, 0, "a swap of c"))
+    assert await told(call(world, 3, 0, "scatter")) == f"{a} calls a swap of b, not scatter"
+    assert await told(slow) == f"{d} calls scatter, not a swap of b"
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("pair", [False, True], ids=["all", "pair"])
+async def test_who_begins_what_moves_nothing_elsewhere_is_told(mesh: Meshes, early: bool, pair: bool) -> None:
+    world = mesh(3)
+    a, b, _ = world.names
+    if early:
+        theirs = call(world, 1, 0, "sum of 5")
+        await begun(world, 1, 0)
+    world.bulks[a].forgo(tag("").wire(), "sum of 0", *([b] if pair else []))
+    if not early:
+        theirs = call(world, 1, 0, "sum of 5")
+    assert await told(theirs) == f"{a} calls sum of 0, not sum of 5"
+    both = call(world, 2, 0, "a swap of c"), call(world, 0, 2, "a swap of c")
+    if pair:
+        assert await asyncio.gather(*both) == [[b"0", b"2"]] * 2, "with others it moves something"
+    else:
+        assert await told(both[0]) == f"{a} calls sum of 0, not a swap of c"
+        both[1].cancel()
+        await asyncio.gather(both[1], return_exceptions=True)

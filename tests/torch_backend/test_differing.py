@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any
@@ -103,3 +104,74 @@ def test_what_is_raised_is_torchs_own_and_names_the_rank() -> None:
         return caught.value.ranks
 
     assert together(2, act) == [(1,), (0,)]
+
+
+def _sized(sizes: list[int]) -> Call:
+    """An exchange in which this rank gives and gets so much, with each rank as much as it."""
+    return lambda group, _: group.all_to_all_single(torch.zeros(sum(sizes)), torch.ones(sum(sizes)), sizes, sizes)
+
+
+NOTHING = torch.ones(0)
+MOVES_NOTHING: dict[str, tuple[Call, str]] = {
+    "all_reduce of 0 float32 (sum)": (lambda group, _: group.allreduce([NOTHING]), "all_reduce of 5 float32 (sum)"),
+    "reduce of 0 float32 to rank 0 (sum)": (
+        lambda group, _: group.reduce([NOTHING], _rooted(dist.ReduceOptions, 0)),
+        "reduce of 5 float32 to rank 0 (sum)",
+    ),
+    "reduce_scatter of 0 float32 (sum)": (
+        lambda group, _: group.reduce_scatter_single(NOTHING, NOTHING),
+        "reduce_scatter of 15 float32 (sum)",
+    ),
+    "broadcast of 0 bytes from rank 0": (
+        lambda group, _: group.broadcast([NOTHING], _rooted(dist.BroadcastOptions, 0)),
+        "broadcast of 20 bytes from rank 0",
+    ),
+    "all_gather of 0 bytes": (lambda group, _: group.all_gather_single(NOTHING, NOTHING), "all_gather of 60 bytes"),
+    "all_to_all": (_sized([0, 0, 0]), "all_reduce of 5 float32 (sum)"),
+}
+
+
+@pytest.mark.parametrize("one", range(SIZE))
+@pytest.mark.parametrize("late", [False, True])
+def test_who_calls_what_moves_nothing_has_those_told_who_begin_another_thing_with_it(one: int, late: bool) -> None:
+    """Regression: it was over for that rank without a word, and the others waited until their time was over."""
+
+    def act(group: ProcessGroup, rank: int) -> list[str]:
+        found = []
+        for call, usual in MOVES_NOTHING.values():
+            if late == (rank == one):
+                began[usual].wait(10)
+            work = call(group, rank) if rank == one else CALLS[usual](group, rank)
+            if late != (rank == one):
+                began[usual].wait(10)
+            try:
+                work.wait()
+            except dist.DistError as error:
+                found.append(f"{type(error).__name__} {error}")
+            else:
+                found.append("")
+            mine = torch.full((2,), float(rank + 1))
+            group.allreduce([mine]).wait()
+            assert mine.tolist() == [6.0, 6.0]
+        return found
+
+    began = {usual: threading.Barrier(SIZE) for _, usual in MOVES_NOTHING.values()}
+    for nothing, *errors in zip(MOVES_NOTHING, *together(SIZE, act), strict=True):
+        told = {rank for rank, error in enumerate(errors) if error.startswith("RanksDiffer")}
+        assert told, (nothing, errors)
+        assert any(f"calls {nothing}" in error for error in errors), (nothing, errors)
+        assert all(not errors[rank] for rank in {*range(SIZE)} - told), (nothing, errors)
+
+
+def test_a_pair_that_swaps_nothing_by_one_s_word_and_something_by_the_other_s_is_told() -> None:
+    """Ranks swap one element each, but 0 and 1, of which 1 would swap another."""
+    swaps = [[1, 0, 1], [1, 1, 1], [1, 1, 1]]
+
+    def act(group: ProcessGroup, rank: int) -> str:
+        try:
+            _sized(swaps[rank])(group, rank).wait()
+        except RanksDiffer as error:
+            return str(error)
+        return ""
+
+    assert "rank 0 gives 0 bytes to rank 1" in together(3, act)[1]

@@ -87,7 +87,7 @@ def test_a_forked_process_waits_for_no_lock_of_a_thread_that_stayed_behind_and_m
         done.wait()
         if rank:
             return {}
-        with group._calls._lock, LOOP._lock, done._lock, done._told._cond:
+        with group._calls._lock, LOOP._lock, done._lock:
             return in_a_fork(
                 {
                     "what is done": done.wait,

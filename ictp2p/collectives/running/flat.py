@@ -38,6 +38,11 @@ _WIDENED = {torch.bfloat16: _BITS, torch.float16: _BITS}
 """What is summed as float32 (`sums`), and what NumPy sees of it."""
 
 
+def reducible(dtype: torch.dtype) -> bool:
+    """Whether tensors of this type can be reduced."""
+    return dtype in NATIVE or dtype in _WIDENED
+
+
 class Flat:
     """Tensors (or NumPy arrays) of one type, addressed by element as if they stood one behind the other.
 
@@ -180,7 +185,7 @@ def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tens
         tensor = torch.from_numpy(tensor)
     elif tensor.requires_grad:
         tensor = tensor.detach()
-    if tensor.dtype not in NATIVE and tensor.dtype not in _WIDENED:
+    if not reducible(tensor.dtype):
         raise ConfigError(f"{name}[{number}] has type {tensor.dtype}, which cannot be reduced")
     if not tensor.is_cpu:
         where = f"{name}[{number}] lies on {tensor.device}"

@@ -47,6 +47,20 @@ TORCH: dict[Any, Any] = {
 }
 
 
+def check_op(op: str, dtype: torch.dtype) -> None:
+    """See that tensors of a type can be reduced so.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    if op not in _COMBINE:
+        raise ConfigError(f"op {op!r} is not one of {', '.join(_COMBINE)}")
+    if op in _BITWISE and dtype.is_floating_point:
+        raise ConfigError(f"{dtype} has no bits to reduce with op={op!r}")
+    if op == "avg" and not dtype.is_floating_point:
+        raise ConfigError(f"{dtype} cannot be averaged without rounding: reduce it with op='sum'")
+
+
 class Weights:
     """What each contribution is multiplied by, and what the root divides by.
 
@@ -59,12 +73,7 @@ class Weights:
     """
 
     def __init__(self, weights: Sequence[float], op: str, flat: Flat) -> None:
-        if op not in _COMBINE:
-            raise ConfigError(f"op {op!r} is not one of {', '.join(_COMBINE)}")
-        if op in _BITWISE and flat.dtype.is_floating_point:
-            raise ConfigError(f"{flat.dtype} has no bits to reduce with op={op!r}")
-        if op == "avg" and not flat.dtype.is_floating_point:
-            raise ConfigError(f"{flat.dtype} cannot be averaged without rounding: reduce it with op='sum'")
+        check_op(op, flat.dtype)
         if any(not (math.isfinite(w) and w > 0) for w in weights):
             raise ConfigError(f"weights {tuple(weights)!r} must be positive and finite")
         self.factors = _reduced(weights) if op == "avg" else [1.0] * len(weights)

@@ -6,6 +6,27 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "one-part-speaks-for-all",
+        "A stranger is told what we call as long as any part of the call is under way.",
+        "            del calling[hold]\n            if not calling:\n",
+        "            if True:\n",
+        ("bulk/test_differing.py::test_a_stranger_is_told_as_long_as_any_part_of_a_call_is_under_way",),
+    ),
+    Mutation(
+        "nothing-said-to-who-was-early",
+        "Who has begun with us what moves nothing here is told so.",
+        "if peer in (ANYBODY, connection.peer) and desk.begun(tag):",
+        "if False:",
+        ("bulk/test_differing.py::test_who_begins_what_moves_nothing_elsewhere_is_told",),
+    ),
+    Mutation(
+        "nothing-with-anybody",
+        "A pair that moves nothing says so to each other alone: with others the call may move something.",
+        "        self._note(peer, tag, body)\n        for connection, desk",
+        "        self._note(ANYBODY, tag, body)\n        for connection, desk",
+        ("bulk/test_differing.py::test_who_begins_what_moves_nothing_elsewhere_is_told",),
+    ),
+    Mutation(
         "stranger-left-waiting",
         "Who takes us for a neighbour in a collective in which it is none calls another one, and is told so.",
         "is not None and connection.peer not in ours.call.neighbours:",

@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "over-without-a-word",
+        "Who calls what moves nothing has those told who begin another thing with it.",
+        "        if not plan.elements:\n            self._bulk.forgo(tag.wire(), tag.call)\n",
+        "        if not plan.elements:\n",
+        (
+            "torch_backend/test_differing.py"
+            "::test_who_calls_what_moves_nothing_has_those_told_who_begin_another_thing_with_it",
+        ),
+    ),
+    Mutation(
         "message-cut-silently",
         "A message that is longer than what takes it is an error, never a part of itself.",
         "        if length.item() != expected:\n",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "refused-as-it-runs",
+        "What a type cannot be reduced by is refused before the call has a number.",
+        "            check_op(kind, dtype)\n",
+        "",
+        ("torch_backend/test_group_tensors.py::test_what_a_type_cannot_is_refused_by_name_before_it_has_a_number",),
+    ),
+    Mutation(
         "factor-of-another-type",
         "A factor that would make another type of a tensor is refused on every rank.",
         'device="cpu"), factor) != dtype:',
