@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
+import torch.distributed as dist
 
 from ictp2p.edge.credential import Mesh
 from ictp2p.errors import IctError
@@ -112,7 +113,7 @@ def meet(
             know(cards)
             awaited = [_ready(n, cards) for n in range(mine.size)]
             store.set(awaited[rank], b"")
-            if _said(store, awaited, until):
+            if _all_ready(store, awaited, until):
                 return cards
         if time.monotonic() >= over:
             raise wrong or _missing(store, awaited, timeout)
@@ -144,6 +145,17 @@ def _said(store: Any, keys: list[str], until: float) -> bool:
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
     return True
+
+
+def _all_ready(store: Any, keys: list[str], until: float) -> bool:
+    """Whether all say that they have met, or the store has gone since we said so.
+
+    The rank that holds it has met all then, and left, or has died, which its connections tell whoever calls it.
+    """
+    try:
+        return _said(store, keys, until)
+    except dist.DistError:
+        return True
 
 
 def _missing(store: Any, keys: list[str], timeout: float) -> RanksMissing:

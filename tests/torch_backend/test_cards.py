@@ -158,6 +158,30 @@ def test_who_comes_first_meets_nobody_of_a_group_that_has_ended() -> None:
         meet(store, 0, card(), None, 0.01, lambda cards: None)
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_whose_store_goes_once_it_has_said_that_it_met_all_has_met_them(read: bool) -> None:
+    """Regression: the rank that holds the store left at once, and another's `init_process_group` failed for that."""
+
+    class Leaving:
+        def __init__(self) -> None:
+            self._store = dist.HashStore()
+            self.set, self.get = self._store.set, self._store.get
+
+        def check(self, keys: list[str]) -> bool:
+            if ("/ready/" in keys[0]) == read:
+                raise dist.DistNetworkError("gone")
+            return bool(self._store.check(keys))
+
+    store = Leaving()
+    others, ours = published(0, 2, None), card()
+    store.set("ictp2p/0", others)
+    if read:
+        assert meet(store, 1, ours, None, LONG, lambda cards: None)[1] == ours
+    else:
+        with pytest.raises(dist.DistNetworkError):
+            meet(store, 1, ours, None, LONG, lambda cards: None)
+
+
 @given(size=st.integers(1, 4), left=st.lists(st.sets(st.integers(0, 3)), max_size=3))
 @settings(max_examples=15, deadline=None)
 def test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left(size: int, left: list[set[int]]) -> None:

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "store-gone-after-all",
+        "Who has said that it has met the others has, though the store goes then: who holds it may leave at once.",
+        "    except dist.DistError:\n        return True\n",
+        "    except dist.DistError:\n        raise\n",
+        ("torch_backend/test_cards.py::test_whose_store_goes_once_it_has_said_that_it_met_all_has_met_them",),
+    ),
+    Mutation(
         "cards-unsigned",
         "With a token, nobody takes a rank's place who does not know it.",
         "if mesh is not None and not mesh.vouched(_signed(rank, body), signature):",
