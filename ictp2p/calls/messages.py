@@ -65,6 +65,8 @@ class _Message:
     body: torch.Tensor
     shapes: bytes
     taken: asyncio.Future[None]
+    refused: str = ""
+    """Why whoever asked last did not take it; it may ask again, with other room."""
 
 
 class _Box:
@@ -110,7 +112,7 @@ class Messages:
         Raises:
             ConfigError: the cluster is our own.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: nobody took it in time; it is withdrawn.
+            RoundTimeout: nobody took it in time; it is withdrawn. Who had room for something else is named.
             PeerClosed: the peer was closed.
         """
         self._check(target)
@@ -124,7 +126,8 @@ class Messages:
                 async with asyncio.timeout(timeout):
                     await message.taken
             except TimeoutError:
-                raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s") from None
+                why = self._unread(message, target)
+                raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s{why}") from None
             except asyncio.CancelledError:
                 raise PeerClosed("the peer was closed before the message was received") from None
             finally:
@@ -164,6 +167,12 @@ class Messages:
             raise RoundTimeout(f"cluster {source} sent no message {tag} within {timeout:g} s{failure}") from None
         except asyncio.CancelledError:
             raise PeerClosed("the peer was closed while it waited for a message") from None
+
+    def _unread(self, message: _Message, target: ClusterId) -> str:
+        """Why nobody took a message, if that is known here."""
+        unknown = self._peer.core.directory.leader_of(target) is None
+        why = message.refused or (unknown and "no leader of a cluster of that name is known")
+        return f": {why}" if why else ""
 
     def _line(self, source: ClusterId, tag: int) -> asyncio.Lock:
         """Where those who ask a cluster for messages of one tag stand one behind the other."""
@@ -207,9 +216,9 @@ class Messages:
             async with box.turn, self._place(box, peer, wanted.cluster):
                 number, message = next(iter(box.waiting.items()))
                 if message.shapes != wanted.shapes:
-                    raise MeshMismatch(
-                        f"the message holds {message.shapes.decode()}, there is room for {wanted.shapes.decode()}"
-                    )
+                    room = wanted.shapes.decode()
+                    message.refused = f"the message holds {message.shapes.decode()}, there is room for {room}"
+                    raise MeshMismatch(message.refused)
                 yield message.body.numpy().data
                 if box.waiting.pop(number, None) is None:  # who sends has been told so, and may send it once more
                     raise RoundAborted("the message was withdrawn while it was under way")

@@ -81,10 +81,7 @@ async def test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: who sends is told that it was not received, sends it once more, and it came twice."""
-    peer: Any = SimpleNamespace(
-        cluster="a", bulk=SimpleNamespace(serve=lambda *_: None), subscribe=lambda subscriber: None
-    )
-    messages = Messages(peer)
+    messages = Messages(leader_of_a())
     for check in ("_check", "_check_leaders"):
         monkeypatch.setattr(messages, check, lambda *_: None)
 
@@ -100,6 +97,28 @@ async def test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_it
         await sending
     with pytest.raises(RoundAborted, match="withdrawn while it was under way"):
         await anext(reply)
+
+
+async def test_who_sends_what_is_refused_is_told_why_nobody_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it was told that nobody had received it, an hour later, and of what else not a word."""
+    messages = Messages(leader_of_a())
+    for check in ("_check", "_check_leaders"):
+        monkeypatch.setattr(messages, check, lambda *_: None)
+    sending = asyncio.create_task(messages.send(torch.ones(3), b"float32[3]", ClusterId("b"), 7, 0.05))
+    await asyncio.sleep(0)
+    with pytest.raises(MeshMismatch):
+        await anext(messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"float32[5]"))))
+    assert not sending.done(), "it may ask again"
+    with pytest.raises(RoundTimeout, match=r": the message holds float32\[3\], there is room for float32\[5\]"):
+        await sending
+
+
+def leader_of_a() -> Any:
+    """A peer that knows who leads whatever cluster."""
+    directory = SimpleNamespace(leader_of=lambda cluster: PeerId("0" * 32))
+    bulk = SimpleNamespace(serve=lambda *_: None)
+    core = SimpleNamespace(directory=directory)
+    return SimpleNamespace(cluster="a", bulk=bulk, core=core, subscribe=lambda subscriber: None)
 
 
 def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:
@@ -134,7 +153,7 @@ def test_nobody_waits_for_ever(mesh: Mesh) -> None:
     config = ictp2p.Config.local(cluster="a", token=TOKEN)
     hasty = replace(config, global_timeouts=replace(config.global_timeouts, complete=0.6))
     with ictp2p.Peer(hasty) as peer:
-        with pytest.raises(RoundTimeout, match="cluster b did not receive message 3"):
+        with pytest.raises(RoundTimeout, match=r"cluster b did not receive message 3 .*no leader of a cluster of that name"):
             peer.send(torch.ones(1), "b", tag=3)
         with pytest.raises(RoundTimeout, match=r"cluster b sent no message 0 .*not known"):
             peer.recv(torch.ones(1), "b")
