@@ -220,14 +220,15 @@ class Bulk:
             self._report(peer, "out", result.size, result.seconds, result.limited, probe=True)
         return result
 
-    def distrust(self, peer: PeerId) -> None:
+    def distrust(self, peer: PeerId, *, restarted: bool = False) -> None:
         """Give up the direct connections to `peer` that nobody uses: nothing was heard of it for long, or it restarted.
 
         Its line may be cut, or its host have lost its power. Who needs it next would find a warm connection, wait until
         that has stalled, and only then look for a way; so it is given a new one, over others where it must be. What is
         under way may be heard of still, and has its own watch for stalls.
         """
-        self._pool.distrust(peer, f"{peer} has fallen silent, or restarted")
+        why = f"{peer} has restarted" if restarted else f"{peer} has fallen silent"
+        self._pool.distrust(peer, why, young=restarted)
 
     def doubt(self, peer: PeerId) -> None:
         """What was to run with `peer` has failed: see `Pool.doubt`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -154,12 +155,13 @@ class Pool:
         """Dial `peer`, which asked for it with `ticket`; raises as `Reaching.answer`."""
         await self._reaching.answer(peer, ticket)
 
-    def distrust(self, peer: PeerId, why: str) -> None:
+    def distrust(self, peer: PeerId, why: str, *, young: bool = False) -> None:
         """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials.
 
-        One that was made since the silence or the stall began shows that the way is open again, and stays.
+        One that was made since the silence or the stall began shows that the way is open again, and stays, unless
+        `young` ones are meant as well: those to a process that has ended lead to nobody, however new they are.
         """
-        before = self._clock() - self._profile.stall
+        before = math.inf if young else self._clock() - self._profile.stall
         for connection in self.among(peer):
             if connection.idle and not connection.relayed and connection.ready_at <= before:
                 connection.fail(ConnectionLost(why))

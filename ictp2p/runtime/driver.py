@@ -31,7 +31,7 @@ message we were about to answer has done nothing: its connection stays.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from math import inf
 from typing import TYPE_CHECKING
@@ -59,6 +59,8 @@ _RETIREMENT = 1.0  # seconds for which a surplus connection is still read
 _FORBEARANCE = 10.0  # seconds after which one is ended at the latest that the other side should have
 _STALL = 1.0
 """Seconds from which on a disk is slow; it takes milliseconds."""
+_REMEMBERED = 4096
+"""Peers of which it is known which life of theirs was met last."""
 _GREETING = 20.0
 """Seconds in which who is at the other end must have greeted us; a peer does as soon as the connection is open."""
 
@@ -110,6 +112,8 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
         self._retired: dict[ControlConnection, None] = {}
+        self._processes: OrderedDict[PeerId, bytes] = OrderedDict()
+        """Which life of each peer was met last, also of those whose connection has ended since."""
         self._dials: dict[asyncio.Task[None], None] = {}
         self._pending: deque[Command] = deque()
         self._executing = False
@@ -280,11 +284,16 @@ class Driver:
         """End the connections to other processes with this id than the one that is known to live now."""
         for retired in [c for c in self._retired if c.peer_id == peer and c.process != process]:
             retired.abort()
+        follows: list[Command] = [Restarted(peer)] if self._processes.pop(peer, process) != process else []
+        self._processes[peer] = process
+        if len(self._processes) > _REMEMBERED:
+            self._processes.popitem(last=False)
         present = self._connections.get(peer)
         if present is not None and present.process != process:
             del self._connections[peer]
             present.abort()
-            self.execute([Restarted(peer), *self.core.lost(peer, self.clock())])
+            follows += self.core.lost(peer, self.clock())
+        self.execute(follows)
 
     def _retire(self, surplus: ControlConnection, kept: ControlConnection) -> None:
         """Keep reading a surplus connection for a while, then end it.

@@ -73,7 +73,7 @@ class Reactions:
             case commands.MemberChanged():
                 self._member_changed(notice)
             case commands.Restarted(peer=peer):
-                self._bulk.distrust(peer)
+                self._bulk.distrust(peer, restarted=True)
             case commands.IdentityTaken(address=address):
                 self._fail(identity_taken(self._control.core.card.peer, address))
             case notices.Released():

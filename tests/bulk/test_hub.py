@@ -255,6 +255,8 @@ async def test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_giv
     assert idle.closed
     assert not busy.closed
     assert not young.closed, "it was made since, so the way is open"
+    world.bulks[a].distrust(b, restarted=True)
+    assert young.closed, "but to a process that has ended"
     world.bulks[a].stop_probes()
     await probing
     world.bulks[a].distrust(c)

@@ -136,6 +136,19 @@ async def test_a_restarted_peer_is_not_taken_for_its_former_life(
     await bed.driver.close()
 
 
+async def test_that_a_peer_restarted_is_told_though_its_connection_had_ended() -> None:
+    """Regression: after a reboot the control connection had mostly been reset before, and data connections stayed."""
+    bed = Bed()
+    told = list[Notice]()
+    bed.on_notice = told.append
+    for process in (b"first", b"first", b"second"):
+        connection = bed.connection(HIGH, dialed=True, process=process)
+        assert told == [Restarted(HIGH)] * (process == b"second")
+        bed.driver._lost(connection, None)
+        assert bed.driver.connection(HIGH) is None
+    await bed.driver.close()
+
+
 async def test_the_stack_knows_of_a_connection_before_its_first_frame() -> None:
     bed = Bed()
     eager = FakeConnection(HIGH, dialed=False, log=bed.log)

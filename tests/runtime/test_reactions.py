@@ -15,4 +15,4 @@ def test_no_data_connection_to_the_former_life_of_a_peer_is_used_again() -> None
     parts: Any = {name: Mock() for name in ("control", "bulk", "entrance", "participation", "health")}
     events: Any = {name: Mock() for name in ("led", "released", "resigned")}
     Reactions(**parts, **events, fail=Mock()).notice(Restarted(PeerId("b" * 32)))
-    parts["bulk"].distrust.assert_called_once_with(PeerId("b" * 32))
+    parts["bulk"].distrust.assert_called_once_with(PeerId("b" * 32), restarted=True)

@@ -123,8 +123,8 @@ MUTATIONS: Final = (
     Mutation(
         "former-life-kept",
         "A peer that was started again has promised nothing yet: what led through its former life ends first.",
-        "            self.execute([Restarted(peer), *self.core.lost(peer, self.clock())])\n\n    def _retire",
-        "\n    def _retire",
+        "            follows += self.core.lost(peer, self.clock())\n",
+        "            pass\n",
         (
             "sim/test_world.py::test_a_machine_that_reboots_is_met_as_one_that_knows_nothing",
             "runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",
@@ -138,10 +138,17 @@ MUTATIONS: Final = (
         ("runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
     ),
     Mutation(
+        "restart-unseen-after-a-loss",
+        "That a peer is another process now is told though its former connection had ended before.",
+        "if self._processes.pop(peer, process) != process else",
+        "if self._connections.get(peer) and self._connections[peer].process != process else",
+        ("runtime/test_driver_connections.py::test_that_a_peer_restarted_is_told_though_its_connection_had_ended",),
+    ),
+    Mutation(
         "restart-not-told",
         "That a peer is another process now is told.",
-        "[Restarted(peer), *self.core.lost(peer, self.clock())]",
-        "self.core.lost(peer, self.clock())",
+        "[Restarted(peer)] if self._processes.pop(peer, process) != process else []",
+        "[]",
         ("runtime/test_driver_connections.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
     ),
 )

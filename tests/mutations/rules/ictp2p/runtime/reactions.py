@@ -32,7 +32,7 @@ MUTATIONS: Final = (
     Mutation(
         "restart-kept-from-the-data-plane",
         "The data plane hears of peers that have restarted.",
-        "                self._bulk.distrust(peer)\n",
+        "                self._bulk.distrust(peer, restarted=True)\n",
         "                pass\n",
         ("runtime/test_reactions.py::test_no_data_connection_to_the_former_life_of_a_peer_is_used_again",),
     ),
