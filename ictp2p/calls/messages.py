@@ -127,7 +127,9 @@ class Messages:
                     await message.taken
             except TimeoutError:
                 why = self._unread(message, target)
-                raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s{why}") from None
+                raise RoundTimeout(
+                    f"cluster {target} did not receive message {tag} within {timeout:g} s{why}"
+                ) from None
             except asyncio.CancelledError:
                 raise PeerClosed("the peer was closed before the message was received") from None
             finally:

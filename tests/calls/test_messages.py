@@ -153,7 +153,9 @@ def test_nobody_waits_for_ever(mesh: Mesh) -> None:
     config = ictp2p.Config.local(cluster="a", token=TOKEN)
     hasty = replace(config, global_timeouts=replace(config.global_timeouts, complete=0.6))
     with ictp2p.Peer(hasty) as peer:
-        with pytest.raises(RoundTimeout, match=r"cluster b did not receive message 3 .*no leader of a cluster of that name"):
+        with pytest.raises(
+            RoundTimeout, match=r"cluster b did not receive message 3 .*no leader of a cluster of that name"
+        ):
             peer.send(torch.ones(1), "b", tag=3)
         with pytest.raises(RoundTimeout, match=r"cluster b sent no message 0 .*not known"):
             peer.recv(torch.ones(1), "b")

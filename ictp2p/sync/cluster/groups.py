@@ -49,6 +49,11 @@ class Groups:
         """What this thread is at, and why it last left a group."""
         self._why = "first_quorum"
 
+    @property
+    def first(self) -> bool:
+        """Whether this worker speaks for those of its group, or is in none."""
+        return self._present is None or self._present.rank == 0
+
     def enter(self, device: torch.device) -> None:
         """Let the others know that this worker wants into the group, and what it computes on."""
         self._peer.roster_ready(True, device)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, StateError
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, SiblingLost, StateError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync.cluster import scaling
 from ictp2p.sync.cluster.averaging import Heads
@@ -55,7 +55,7 @@ from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
 from ictp2p.sync.two_level.gradients import Gradients
-from ictp2p.sync.two_level.hooks import Hooks
+from ictp2p.sync.two_level.hooks import Hooks, Unentered
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
 from ictp2p.sync.two_level.patience import Patience
@@ -63,6 +63,12 @@ from ictp2p.sync.two_level.settings import AllOptions, Settings, check_names
 from ictp2p.sync.values import Grouping, Spec
 
 _T = TypeVar("_T")
+
+_TAIL = (
+    "ends with {} inner steps that are in no agreed state: rounds come every {}. "
+    "Where training is to end, call peer.drain() and go on until peer.steps ends, which is after a round"
+)
+_NO_ROUND = ". There was none: global_parameters() are what training began with"
 
 
 class Policy:
@@ -154,6 +160,7 @@ class Policy:
         me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._hooks = Hooks(inner)
+        self._unentered = Unentered(inner, self, pace.steps, self._warn)
         self._turn = Turn()
         self._inside = False
         """Whether it was entered, and has not been left since."""
@@ -293,6 +300,7 @@ class Policy:
                 cluster must take over cannot be sent to them; or the shards of a model are not of one time.
         """
         connected(self._peer)
+        self._unentered.remove()
         self._beginning.check()
         self._look()
         if not self.version:
@@ -313,12 +321,25 @@ class Policy:
             self._hooks.set(self._to_step, self._stepped)
             self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
         except BaseException:
-            self.__exit__()
+            self._leave()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Leave the cluster's group; the others go on. Left before, its place may be another policy's."""
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        """Leave the cluster's group; the others go on. Steps that no round has carried are told, unless it broke."""
+        if self._inside and kind is None:
+            self._look_back()
+        self._leave()
+
+    def _look_back(self) -> None:
+        """Tell people of what was trained since the last round: a loop may end anywhere, and nothing else shows it."""
+        at = self.progress
+        with suppress(PeerClosed):
+            if self._groups.first and at.since and any(at.weights) and not self._peer.leaves:
+                self._warn(_TAIL.format(at.since, self.sync_every) + _NO_ROUND * (self.rounds == 0))
+
+    def _leave(self) -> None:
+        """Left before, its place may be another policy's."""
         if self._inside:
             self._hooks.remove()
             self._outer_round.withdraw()

@@ -43,7 +43,8 @@ def warned(make_world: Any, step: Callable[..., Callable[[int], object]], outer:
 
     world = make_world(a=1)
     steps = world.run(a_0=body)["a_0"]
-    return steps, [str(fields["text"]) for _, kind, fields in world.events if kind == "warning"]
+    texts = [str(fields["text"]) for _, kind, fields in world.events if kind == "warning"]
+    return steps, [text for text in texts if not text.startswith("ends with ")]
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])

@@ -6,6 +6,27 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "ends-between-rounds-untold",
+        "Who ends between two rounds is told of the steps that are in none.",
+        "        if self._inside and kind is None:\n",
+        "        if False:\n",
+        ("sync/two_level/test_unfinished.py::test_a_loop_that_ends_between_two_rounds_says_what_is_in_none",),
+    ),
+    Mutation(
+        "who-drained-is-told-of-its-end",
+        "Who was asked to leave, or looks on, has nothing to be told of when it ends.",
+        "and any(at.weights) and not self._peer.leaves:",
+        ":",
+        ("sync/two_level/test_unfinished.py::test_who_was_asked_to_leave_or_broke_off_or_looks_on_has_nothing_to_say",),
+    ),
+    Mutation(
+        "entered-and-told-otherwise",
+        "Of a policy that was entered nobody is told that it was not.",
+        "        self._unentered.remove()\n",
+        "",
+        ("sync/two_level/test_unfinished.py::test_a_policy_that_is_entered_was_not_forgotten",),
+    ),
+    Mutation(
         "stops-in-a-collective",
         "A rank that cannot go on says so where its siblings listen, and not between the model's collectives.",
         "            if self._meeting.on:  # else",
@@ -60,7 +81,7 @@ MUTATIONS: Final = (
     Mutation(
         "left-in-the-mesh",
         "A policy that cannot begin leaves the mesh again.",
-        "            self.__exit__()\n            raise\n",
+        "            self._leave()\n            raise\n",
         "            raise\n",
         ("sync/two_level/test_policy.py::test_who_cannot_begin_leaves_nothing_behind",),
     ),
