@@ -109,6 +109,10 @@ class Peer(CollectiveCalls, _MeshMethods):
             return f"<Peer {self.config.cluster} not started>"
         return f"<Peer {self._handle.id[:8]} {self.config.cluster} {self.state} clusters={self._handle.clusters}>"
 
+    def __getstate__(self) -> object:
+        """Refuse to be pickled or copied, as what is handed to another process or to a DataLoader's workers is."""
+        raise TypeError(f"{self!r} stays in the process that made it: leave it out of what is handed to another")
+
     # ------------------------------------------------------------ life
 
     def __enter__(self) -> Self:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -26,6 +29,14 @@ def test_what_is_of_another_kind_is_named_at_once() -> None:
         ictp2p.Peer({"cluster": "a"})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="callback None cannot be called"):
         ictp2p.Peer(config("a")).on_event(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("handed_on", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_peer_stays_in_its_process(handed_on: Callable[[object], object]) -> None:
+    """Regression: who handed one to a DataLoader's workers was told of a `__cinit__`, of the event loop's."""
+    peer = ictp2p.Peer(config("a"))
+    with pytest.raises(TypeError, match="<Peer a not started> stays in the process that made it"):
+        handed_on(peer)
 
 
 def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecutor) -> None:

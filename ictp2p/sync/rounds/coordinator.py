@@ -273,7 +273,7 @@ class Coordinator:
             return Step(None, f"nobody is READY for round {roll.round}; expecting {expected}", wake)
         if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):
             return Step(None, f"whoever is READY for round {roll.round} would only attend it")
-        wait = self._waiting.look(roll, now)
+        wait = self._waiting.look(roll, now, self._replanning.given_up)
         if wait is None:
             return self._open(tip, roll, now)
         return Step(None, wait.reason, earliest([wait.until, self._foresight.look(tip, roll, now)]))

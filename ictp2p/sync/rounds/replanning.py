@@ -44,14 +44,15 @@ class Replanning:
         self._done = 0.0
         self._next = float("inf")
         self._round = -1
-        self._given_up = 0
+        self.given_up = 0
+        """Attempts of the newest round that were given up for another plan."""
         self.gave_up = False
         """Whether the newest attempt was given up for another plan: nobody failed in it, nor did it take too long."""
 
     def opened(self, number: int, now: float) -> None:
         """An attempt at round `number` begins."""
         if number != self._round:
-            self._round, self._given_up = number, 0
+            self._round, self.given_up = number, 0
         self._done, self.gave_up = 0.0, False
         self._next = now + self._profile.replan
 
@@ -61,11 +62,11 @@ class Replanning:
 
     def wake(self) -> float | None:
         """When to look again."""
-        return self._next if self._given_up < MOST else None
+        return self._next if self.given_up < MOST else None
 
     def look(self, began: float, ask: Ask, now: float) -> str | None:
         """Say why to give the attempt up that `began` then; None: it goes on."""
-        if now < self._next or self._given_up >= MOST:
+        if now < self._next or self.given_up >= MOST:
             return None
         elapsed = now - began
         self._next = began + 2 * elapsed
@@ -76,7 +77,7 @@ class Replanning:
         left = self._left(running, elapsed)
         if not new or left <= DETOUR * new + COST:
             return None
-        self._given_up += 1
+        self.given_up += 1
         self.gave_up = True
         return f"another plan would take {new:.3g} s, this one takes {left:.3g} s more"
 

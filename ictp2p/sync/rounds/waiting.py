@@ -110,8 +110,11 @@ class Waiting:
         rhythm.committed(brought, now)
         self._futile, self._committed_at = 0, now
 
-    def look(self, roll: RollCall, now: float) -> Wait | None:
-        """Say what the next attempt, for which somebody stands READY, waits for; None: it waits for nothing more."""
+    def look(self, roll: RollCall, now: float, given_up: int = 0) -> Wait | None:
+        """Say what the next attempt, for which somebody stands READY, waits for; None: it waits for nothing more.
+
+        There is no pause for those `given_up` for another plan: nothing was wrong with anybody.
+        """
         self._note(roll, now)
         until = self._door(roll)
         orphans = {name: end for name, end in self._orphans(roll, until).items() if now < end}
@@ -121,7 +124,7 @@ class Waiting:
             return Wait(f"waiting for READY of {', '.join(roll.absent)}", until)
         if orphans:
             return Wait(f"waiting for an heir in {', '.join(orphans)}", min(orphans.values()))
-        pause = self._closed_at + self._pause(roll.attempt)
+        pause = self._closed_at + self._pause(roll.attempt - given_up)
         return Wait(f"pausing before attempt {roll.attempt}", pause) if now < pause else None
 
     def _note(self, roll: RollCall, now: float) -> None:

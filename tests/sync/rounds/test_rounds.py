@@ -267,6 +267,8 @@ def test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all(group
     aborted = [notice.close.reason for notice in m.told(A0, RoundAborted)]  # type: ignore[attr-defined]
     assert any(reason.startswith("another plan would take 1 s") for reason in aborted) == given_up
     assert m.value(A0).deadline == m.profile.deadline(1.0), "the other plan has its own time, for none took too long"  # type: ignore[union-attr]
+    m.run(m.profile.replan - 0.9)
+    assert m.value(A0).attempt == (3 if given_up else 1), "nor was anybody to pause for"
 
 
 def test_a_plan_that_a_participant_refuses_is_aborted_with_its_reason() -> None:

@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "pause-after-a-better-plan",
+        "An attempt that was given up for another plan is no reason to pause before the next.",
+        "self._waiting.look(roll, now, self._replanning.given_up)",
+        "self._waiting.look(roll, now)",
+        (
+            "sync/rounds/test_rounds.py"
+            "::test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all[all-True]",
+        ),
+    ),
+    Mutation(
         "detour-of-groups",
         "An attempt of groups is not given up for another plan: there is none, and who is done would lose its part.",
         'return here and tip.spec.grouping == "all" and not self._box.on(tip)',
