@@ -385,7 +385,8 @@ class Peer(CollectiveCalls, _MeshMethods):
         """Have `callback` called with a flat dict (`kind`, `time`, particulars) for everything that happens.
 
         It runs on the peer's thread: it must be quick, and what would wait for the peer is refused there with
-        `LocalProtocolError`. What it raises is logged, and it is told of the next event all the same.
+        `LocalProtocolError`. What it raises is logged, if nothing like it was in ten minutes, and it is told of the
+        next event all the same.
 
         Raises:
             ConfigError: it cannot be called.
@@ -422,8 +423,10 @@ class Peer(CollectiveCalls, _MeshMethods):
     def _call(self, callback: EventCallback, told: dict[str, Any]) -> None:
         try:
             callback(told)
-        except BaseException:  # `sys.exit` as well: it would end the peer's thread, and nobody would ever be answered
-            logs.exception(_log, "a callback of on_event failed on %s", told["kind"])
+        except BaseException as error:  # `sys.exit` as well: it would end the peer's thread, and nobody be answered
+            text = f"a callback of on_event failed: {type(error).__name__}: {error}"
+            if (due := self._repetition.to_log(text, time.monotonic())) is not None:
+                logs.exception(_log, "%s: on %s, %s", self.config.cluster, told["kind"], due)
 
     def _check_caller(self) -> None:
         """Refuse what would wait for the very thread that it is asked on: that wait would never end."""

@@ -207,7 +207,9 @@ def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
     assert {"started", "leader"} <= {event["kind"] for event in told}
     assert failed == told
     logs.flush()
-    assert "on_event failed on started" in caplog.text
+    text = f"a: on {failed[0]['kind']}, a callback of on_event failed: {type(error).__name__}: {error}"
+    assert [record.getMessage() for record in caplog.records if "on_event" in record.message] == [text]
+    assert caplog.text.count("Traceback") == 1, "and not one for each event"
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

@@ -6,10 +6,17 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "traceback-for-each-event",
+        "A callback that fails is logged once for what it fails by, and not for each event.",
+        "if (due := self._repetition.to_log(text, time.monotonic())) is not None:",
+        "if (due := text) is not None:",
+        ("test_peer_life.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
+    ),
+    Mutation(
         "exit-in-a-callback",
         "A callback of the program that asks the interpreter to exit ends neither the peer nor the wait for it.",
-        "        except BaseException:  # `sys.exit` as well: it would end the peer's thread,",
-        "        except Exception:  # `sys.exit` as well: it would end the peer's thread,",
+        "        except BaseException as error:  # `sys.exit` as well: it would end the peer's thread,",
+        "        except Exception as error:  # `sys.exit` as well: it would end the peer's thread,",
         ("test_peer_life.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
     ),
     Mutation(
