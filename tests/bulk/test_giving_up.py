@@ -67,6 +67,29 @@ async def test_who_comes_after_its_connections_were_lost_hears_that_the_others_g
         assert asyncio.get_running_loop().time() - began < PROFILE.start / 4, "not for a deadline"
 
 
+async def test_who_comes_later_goes_by_what_was_said_to_it_though_nobody_else_remembers(mesh: Meshes) -> None:
+    world = mesh(2)
+    plan = plan_of(world.names, "star", 3000, 100)
+    inputs, outputs = [torch.ones(3000)], [torch.zeros(3000)]
+    first, late = (world.bulks[name] for name in world.names)
+
+    async def act(n: int) -> Stats:
+        return await all_reduce(plan, n, inputs, outputs, (first, late)[n], tag(plan), profile=PROFILE)
+
+    given_up = asyncio.ensure_future(act(0))
+    await late.first_begun({world.names[0]: tag(plan).wire()})
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    (desk,) = late._desks.values()
+    while desk.aborted(tag(plan).wire()) is None:
+        await asyncio.sleep(0)
+    first.attaching._given_up.clear()  # it remembers so many
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(ParticipantLost, match="gave up"):
+        await act(1)
+    assert asyncio.get_running_loop().time() - began < PROFILE.start / 4, "not for a deadline"
+
+
 async def test_what_it_takes_to_reach_the_others_is_part_of_the_time(
     mesh: Meshes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,8 +189,8 @@ def test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_
     left, lies = recorded(bodies, sealed, shared, made=True)
     expected, there = recorded(bodies, sealed, shared, made=False)
     assert left == expected
-    if not bodies or bodies[-1][1]:  # what was begun last and given up may lie where the next one goes
-        assert lies == there
+    equal = lies == there  # compared by itself: pytest looks for minutes for what differs in so much
+    assert equal or not bodies[-1][1], "what was begun last and given up may lie where the next one goes"
 
 
 @given(

@@ -114,7 +114,7 @@ MUTATIONS: Final = (
         "Who comes when a neighbour has given a collective up hears of it, whatever that one had sent ahead.",
         "            hold.aborted(why)\n            return\n        if desk",
         "            pass\n        if desk",
-        ("torch_backend/test_group_ends.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
+        ("bulk/test_giving_up.py::test_who_comes_later_goes_by_what_was_said_to_it_though_nobody_else_remembers",),
     ),
     Mutation(
         "given-up-on-the-connection-of-before",
