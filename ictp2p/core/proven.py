@@ -13,8 +13,8 @@ they ever were (`lines`), and the best ring on these. The latter two come first 
 has to promise less than the best one takes, and is not taken at its word: promises count as many times what they say as
 was true of the last one of their kind that was put to the test. That factor goes back to 1 while nothing new is tried,
 so that another plan is tried now and then, and sooner the more it promises. A trial that is given up in its middle
-counts as well, whatever it was made for, by what it had taken by then: the next attempt would begin with the like of
-it, and not with the plan for which it was given up, which is the one that is kept (`replanning`), or one for links.
+counts as well, whatever it was made for: the next attempt would begin with the like of it, and not with the plan for
+which it was given up, which is one for links.
 
 If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round. If
 that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing; nor do past
@@ -122,7 +122,7 @@ class ProvenPlans:
         self._opened: tuple[Open, float] | None = None
         self._offered = _Offer()
         self._questioned = (b"", 0.0)
-        """The last plan that another was weighed against while carried out, and what it would take, as known then."""
+        """The last plan that another was weighed against while carried out, and what was then predicted of it."""
         self._outdone = -1
         """The last round of which an attempt was given up for a plan for links: that may be chosen now."""
 
@@ -157,8 +157,6 @@ class ProvenPlans:
         proven.confirm(offers)
         if not kept and "links" not in proven.doubts and request.round != self._outdone:
             offers = [offer for offer in offers if offer[0] != "links" and offer[1].seconds >= LEAST] or offers
-        if kept and request.round == self._outdone:  # a round in which a trial was given up is none for another one
-            offers = offers[:1]
         new = [(by, answer) for by, answer in offers if answer.plan != proven.plan]
         by, best = min(new, key=lambda offer: offer[1].seconds * proven.doubt(offer[0]), default=("links", made))
         if not kept or (new and best.seconds * proven.doubt(by) < GAIN * kept):
@@ -168,20 +166,12 @@ class ProvenPlans:
         reason = f"took {proven.seconds:.3g} s in round {proven.round}; not proven: {best.reason}"
         return replace(made, plan=proven.plan, reason=reason[:1024], seconds=kept)
 
-    def beside(self, asked: planner.PlanRequest, request: PlanRequest) -> float:
-        """Give the seconds that the plan which is kept should take now; 0: there is none but the one under way."""
-        proven = self._proven.get(_key(request.spec, request.participants))
-        if proven is None or not proven.plan or proven.plan == request.running:
-            return 0.0
-        return proven.worth(planner.predict(self.lines.request(asked) or asked, plans.decode(proven.plan)))
-
     def rival(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
         """Give what is `made` for an attempt under way, its promise as far in doubt as such promises are.
 
         Where none was put to the test yet, it is no better than known lines allow.
         """
-        self._questioned = request.running, max(made.running, request.elapsed)
-        made = replace(made, proven=self.beside(asked, request))
+        self._questioned = request.running, made.running
         proven = self._proven.get(_key(request.spec, request.participants))
         if proven is not None and "links" in proven.doubts:
             return replace(made, seconds=made.seconds * proven.doubt("links"))

@@ -97,7 +97,7 @@ class StandingPlan:
         """
         asked = asked_of(directory, request, self._complete)
         if request.forecast:
-            return replace(_forecast(request, asked), proven=self._proven.beside(asked, request))
+            return _forecast(request, asked)
         if not _may_stand(request):
             made = make_plan(directory, request, self._complete)
             return self._proven.rival(asked, request, made) if request.running else made

@@ -373,27 +373,6 @@ def test_what_was_given_up_is_not_what_the_next_attempt_begins_with(proven_befor
     assert {by, proven._offered.by} == {"lines", "ring"}, "what it promised was in vain"
 
 
-def test_a_trial_that_was_given_up_for_what_is_known_is_followed_by_that_and_by_no_other_trial() -> None:
-    """Regression: a plan on trial was let go on for as long as links promised that it would be over soon."""
-    proven = knowing()
-    rounds, first = Rounds(proven), chosen(proven, 1.0)
-    took = (SLOWER - 0.2) * plans.decode(first).seconds
-    rounds.held(first, took, asked=LONG)
-    assert chosen(proven, 1.0) == SECOND.plan
-    running = replace(LONG, running=SECOND.plan, elapsed=3 * took)
-    made = replace(SECOND, seconds=1.0, running=1.0)
-    assert proven.beside(asked_of(HERE, running), running) == pytest.approx(took)
-    assert proven.rival(asked_of(HERE, running), running, made).proven == pytest.approx(took)
-    assert proven.beside(asked_of(HERE, running), replace(running, running=first)) == 0, "it is that"
-    rounds.held(SECOND.plan, 3 * took, committed=False, asked=LONG)
-    again = replace(LONG, round=rounds.round, attempt=2)
-    empty = replace(SECOND, seconds=1.01 * took / WARY)
-    """As far off as it had taken by then."""
-    assert proven.better(asked_of(HERE, LONG), again, empty).plan == first
-    later = proven.better(asked_of(HERE, LONG), replace(LONG, round=rounds.round + 1), empty).plan
-    assert later in {by_lines(), by_lines("ring")} - {first}, "there is more to try, but not in that round"
-
-
 @pytest.mark.parametrize("happens", [given_up, slow_again, slow_at_once])
 def test_links_of_a_round_that_was_slow_count_as_they_are_measured(
     happens: Callable[[ProvenPlans, bytes], None],

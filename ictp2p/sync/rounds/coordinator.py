@@ -25,7 +25,7 @@ from ictp2p.sync.rounds.ballot_box import BallotBox, Outcome
 from ictp2p.sync.rounds.failures import Failures
 from ictp2p.sync.rounds.foresight import Foresight
 from ictp2p.sync.rounds.notices import StateMissing
-from ictp2p.sync.rounds.opening import Opener, Rival, Standing, elect_spec, rejections
+from ictp2p.sync.rounds.opening import Opener, Standing, elect_spec, rejections
 from ictp2p.sync.rounds.readies import Readies, RollCall
 from ictp2p.sync.rounds.replanning import Replanning
 from ictp2p.sync.rounds.restore import Survey, restoring
@@ -196,10 +196,10 @@ class Coordinator:
 
     def _detour(self, tip: Open, now: float) -> str | None:
         """Why another plan should be tried; None where that is not worth it."""
-        readies, edges, elapsed = self._readies.all(), self._failures.edges, now - self._opened_at
+        readies, edges = self._readies.all(), self._failures.edges
 
-        def ask(forecast: bool) -> Rival:
-            return self._opener.rival(tip, readies, edges, elapsed, forecast=forecast)
+        def ask(forecast: bool) -> tuple[float, float]:
+            return self._opener.rival(tip, readies, edges, forecast=forecast)
 
         return self._replanning.look(self._opened_at, ask, now)
 

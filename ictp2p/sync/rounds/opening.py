@@ -40,8 +40,6 @@ class PlanRequest:
     """Digest of the agreed state that the round starts from."""
     running: bytes = b""
     """A plan for the same that is being carried out, to be predicted beside the new one."""
-    elapsed: float = 0.0
-    """Seconds for which that has been under way."""
     forecast: bool = False
     """Whether the seconds that no plan can beat will do for a new one, which is dearer to make."""
 
@@ -55,19 +53,6 @@ class PlanAnswer:
     seconds: float = 0.0
     running: float = 0.0
     """Seconds that `PlanRequest.running` would take from start to end on the links as known now; 0: unknown."""
-    proven: float = 0.0
-    """Seconds that another plan should take now which was carried out before; 0: none was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """What a plan under way, and others in its place, would take from start to end; seconds, 0 where nobody knows."""
-
-    running: float = 0.0
-    new: float = 0.0
-    """One that is made now; of a forecast: what none takes less than."""
-    proven: float = 0.0
-    """One that was carried out before."""
 
 
 Planner = Callable[[PlanRequest], PlanAnswer]
@@ -149,17 +134,11 @@ class Opener:
                 self.planner(PlanRequest(*upcoming(tip), spec, parts, {}, (), tip.state.digest))
 
     def rival(
-        self,
-        running: Open,
-        readies: Standing,
-        failures: tuple[tuple[PeerId, PeerId], ...],
-        elapsed: float,
-        *,
-        forecast: bool,
-    ) -> Rival:
-        """Predict the plan that is being carried out for `elapsed` seconds, and one made now.
+        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...], *, forecast: bool
+    ) -> tuple[float, float]:
+        """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling.
 
-        For a forecast none is made.
+        For a forecast none is made: no plan takes less than the second figure.
         """
         asked = PlanRequest(
             running.round,
@@ -170,14 +149,13 @@ class Opener:
             failures,
             running.state.digest,
             running.plan,
-            elapsed,
             forecast,
         )
         try:
             answer = self.planner(asked)
         except IctError:
-            return Rival()
-        return Rival(answer.running, answer.seconds, answer.proven)
+            return 0.0, 0.0
+        return answer.running, answer.seconds
 
 
 def _info(chosen: Standing) -> dict[ClusterId, bytes]:

@@ -8,10 +8,6 @@ predicted, and the attempt's own pace, for a single measurement may be wrong. Bo
 `RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom. Nor is a
 plan made, which would hold up the attempt for as long, unless one as good as no plan can be would be worth it.
 
-Where another plan was carried out before, what it took is known, and no prediction. A plan on trial that has been under
-way for `DETOUR` times as long, and by its own pace takes as long again, has shown what it is worth, whatever the links
-promise: it is given up for the one that is known. So a trial costs a part of a round, and not several.
-
 The pace is that of the results which come to the coordinator: of a copy those of other roots, of a reduction its own.
 If none comes to it, as to the root of a broadcast, it sees no pace, and gives nothing up: nothing would confirm what
 was measured.
@@ -27,18 +23,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds.opening import Rival
 
 DETOUR = 1.5
 """What is left must take this many times as long as the new plan, and `COST` more."""
 COST = 1.0
 """Seconds that aborting and agreeing anew may take."""
-_MOMENT = 1e-3
 MOST = 2
 """Attempts of a round that are given up for this."""
 
-Ask = Callable[[bool], Rival]
-"""Gives what the running plan and others would take. Asked for a forecast only, it makes no plan."""
+Ask = Callable[[bool], tuple[float, float]]
+"""Gives the seconds that the running plan and a new one would take from start to end on the links as known now; 0 where
+that is not known. Asked for a forecast only, it gives what no plan takes less than, and makes none."""
 
 
 class Replanning:
@@ -75,34 +70,18 @@ class Replanning:
             return None
         elapsed = now - began
         self._next = began + 2 * elapsed
-        found = ask(True)
-        proven = _dear(found.proven)
-        if found.proven and elapsed <= proven:
-            self._next = min(self._next, began + proven + _MOMENT)
-        vain = found.proven > 0 and min(elapsed, self._pace(elapsed)) > proven
-        if not vain and self._left(found.running, elapsed) <= _dear(found.new):
+        running, least = ask(True)
+        if self._left(running, elapsed) <= DETOUR * least + COST:
             return None
-        found = ask(False)
-        left = self._left(found.running, elapsed)
-        if found.new and left > _dear(found.new):
-            instead = f"another plan would take {found.new:.3g} s"
-        elif vain:
-            instead, left = f"a plan is known that takes {found.proven:.3g} s", self._pace(elapsed)
-        else:
+        running, new = ask(False)
+        left = self._left(running, elapsed)
+        if not new or left <= DETOUR * new + COST:
             return None
         self.given_up += 1
         self.gave_up = True
-        return f"{instead}, this one takes {left:.3g} s more"
-
-    def _pace(self, elapsed: float) -> float:
-        """Seconds that the attempt still takes, as it goes."""
-        return elapsed * (1 - self._done) / self._done if self._done else float("inf")
+        return f"another plan would take {new:.3g} s, this one takes {left:.3g} s more"
 
     def _left(self, running: float, elapsed: float) -> float:
-        """The same by the links, where that is less."""
-        return min((1 - self._done) * running, self._pace(elapsed))
-
-
-def _dear(seconds: float) -> float:
-    """What is left must take longer to be given up for a plan of so many seconds."""
-    return DETOUR * seconds + COST
+        """Seconds that the attempt still takes, by the links or by its own pace, whichever are less."""
+        pace = elapsed * (1 - self._done) / self._done if self._done else float("inf")
+        return min((1 - self._done) * running, pace)

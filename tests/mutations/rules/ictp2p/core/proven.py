@@ -58,33 +58,6 @@ MUTATIONS: Final = (
         ("core/test_proven.py::test_a_plan_on_trial_that_was_given_up_makes_its_kind_doubted_and_no_line_narrower",),
     ),
     Mutation(
-        "trial-after-a-trial",
-        "A round in which a trial was given up for the plan that is kept is none for another trial.",
-        "            offers = offers[:1]\n",
-        "            pass\n",
-        (
-            "core/test_proven.py::test_a_trial_that_was_given_up_for_what_is_known_is_followed_by_that_and_by_no_other_trial",
-        ),
-    ),
-    Mutation(
-        "doubted-by-links-alone",
-        "What a plan promised that was given up is doubted by what it had taken by then, whatever links say of it.",
-        "max(made.running, request.elapsed)",
-        "made.running",
-        (
-            "core/test_proven.py::test_a_trial_that_was_given_up_for_what_is_known_is_followed_by_that_and_by_no_other_trial",
-        ),
-    ),
-    Mutation(
-        "given-up-for-itself",
-        "No attempt is given up for the plan that it carries out.",
-        " or proven.plan == request.running:",
-        ":",
-        (
-            "core/test_proven.py::test_a_trial_that_was_given_up_for_what_is_known_is_followed_by_that_and_by_no_other_trial",
-        ),
-    ),
-    Mutation(
         "given-up-and-promised-again",
         "What a plan promised that was given up is doubted, whatever it was made for.",
         "proven.doubts[by] = max(proven.doubt(by),",
