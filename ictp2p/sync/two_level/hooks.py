@@ -9,14 +9,12 @@ may be compiled; what happens before and after it is not.
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import torch
 
-from ictp2p.errors import ConfigError, PeerClosed
+from ictp2p.errors import ConfigError
 from ictp2p.uncompiled import never_compiled
 
 _T = TypeVar("_T")
@@ -95,32 +93,3 @@ class Hooks:
             return result
 
         return averaged
-
-
-class Unentered:
-    """Counts the steps of an optimizer whose policy was made and never entered: it trains alone, and nothing fails.
-
-    A few are none of the policy's business, as of a model that is warmed up before.
-
-    Args:
-        inner: the optimizer.
-        policy: whose it is; nothing is told of one that is gone.
-        most: steps after which people are told, once.
-        tell: told in words.
-    """
-
-    def __init__(self, inner: torch.optim.Optimizer, policy: object, most: int, tell: Callable[[str], None]) -> None:
-        seen, known, name = itertools.count(1), weakref.ref(policy), type(policy).__name__
-
-        @never_compiled
-        def count(*_: Any) -> None:
-            if next(seen) != most or known() is None:  # nor is a hook removed by a hook: torch goes through them
-                return
-            with suppress(PeerClosed):  # its peer may have gone, and this is a program's own step
-                tell(f"{name} was made but not entered (`with policy:`): {most} inner steps were averaged with nobody")
-
-        self._hook = inner.register_step_post_hook(count)
-
-    def remove(self) -> None:
-        """It is entered."""
-        self._hook.remove()

@@ -55,20 +55,15 @@ from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
 from ictp2p.sync.two_level.gradients import Gradients
-from ictp2p.sync.two_level.hooks import Hooks, Unentered
+from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
 from ictp2p.sync.two_level.patience import Patience
 from ictp2p.sync.two_level.settings import AllOptions, Settings, check_names
+from ictp2p.sync.two_level.unfinished import Unentered, tail
 from ictp2p.sync.values import Grouping, Spec
 
 _T = TypeVar("_T")
-
-_TAIL = (
-    "ends with {} inner steps that are in no agreed state: rounds come every {}. "
-    "Where training is to end, call peer.drain() and go on until peer.steps ends, which is after a round"
-)
-_NO_ROUND = ". There was none: global_parameters() are what training began with"
 
 
 class Policy:
@@ -332,11 +327,11 @@ class Policy:
         self._leave()
 
     def _look_back(self) -> None:
-        """Tell people of what was trained since the last round: a loop may end anywhere, and nothing else shows it."""
-        at = self.progress
+        """Tell people of what was trained since the last round, unless this worker leaves as it was asked to."""
+        text = tail(self.progress, self.sync_every, self.rounds)
         with suppress(PeerClosed):
-            if self._groups.first and at.since and any(at.weights) and not self._peer.leaves:
-                self._warn(_TAIL.format(at.since, self.sync_every) + _NO_ROUND * (self.rounds == 0))
+            if text is not None and self._groups.first and not self._peer.leaves:
+                self._warn(text)
 
     def _leave(self) -> None:
         """Left before, its place may be another policy's."""

@@ -10,7 +10,7 @@ import torch
 
 from ictp2p.errors import PeerClosed
 from ictp2p.sync.policies.diloco import DiLoCo
-from ictp2p.sync.two_level.hooks import Unentered
+from ictp2p.sync.two_level.unfinished import Unentered
 
 EVERY = 4
 

@@ -14,8 +14,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "who-drained-is-told-of-its-end",
-        "Who was asked to leave, or looks on, has nothing to be told of when it ends.",
-        "and any(at.weights) and not self._peer.leaves:",
+        "Who was asked to leave has nothing to be told of when it ends.",
+        " and not self._peer.leaves:",
         ":",
         ("sync/two_level/test_unfinished.py::test_who_was_asked_to_leave_or_broke_off_or_looks_on_has_nothing_to_say",),
     ),
