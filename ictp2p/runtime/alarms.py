@@ -1,4 +1,4 @@
-"""Telling people what they should know at once: no quorum, a state that is lost, results that differ, two meshes.
+"""Telling people what they should know at once: no quorum, a state that is lost, results that differ, who hangs.
 
 Each is an event with its figures, for programs, if it has any, and a warning in words, which also reaches the log.
 """
@@ -11,12 +11,13 @@ from ictp2p.sync.agreement.chain import Decided, ForeignChain
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.rosters.roster import GroupAils, WorkersStandStill
 from ictp2p.sync.rosters.wording import ailing, without
-from ictp2p.sync.rounds.notices import StateMissing, StateRestored
+from ictp2p.sync.rounds.notices import ClusterAbsent, StateMissing, StateRestored
 from ictp2p.sync.rounds.wording import apart
 from ictp2p.sync.values import Close
 from ictp2p.telemetry import Telemetry
 
 _LATE = "seem to be alive, but too few of them answer in time"
+_ABSENT = "Its training hangs, is that much slower, or it still fetches the state; look there, or end it"
 _NO_STATE = (
     "have a worker `load` a checkpoint of this training; for a new training, which can have none, end all workers and "
     "give each an empty data_dir, for theirs hold the decisions of the old one"
@@ -39,6 +40,12 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
         case Decided(value=Close(camps=camps) as close) if camps:
             telemetry.event("digests_differ", round=close.round, attempt=close.attempt, camps=[list(c) for c in camps])
             telemetry.event("warning", text=f"round {close.round} came to nothing: {apart(camps)}", round=close.round)
+        case ClusterAbsent(cluster=cluster, leader=leader, rounds=rounds, seconds=seconds):
+            telemetry.event("cluster_absent", cluster=cluster, rounds=rounds, seconds=seconds)
+            text = (
+                f"cluster {cluster} was in none of the last {rounds} rounds, though {directory.in_words(leader)} lives"
+            )
+            telemetry.event("warning", text=f"{text}: each waits for it. {_ABSENT}", cluster=cluster)
         case WorkersStandStill(workers=workers):
             for worker in workers:
                 words = without(worker, directory.in_words)

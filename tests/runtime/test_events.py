@@ -17,6 +17,7 @@ from ictp2p.runtime.events import tell
 from ictp2p.sync.agreement.chain import Decided, ForeignChain
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.rosters.roster import Roster, RosterChanged
+from ictp2p.sync.rounds.notices import ClusterAbsent
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
@@ -94,6 +95,17 @@ def test_a_notice_is_one_event_with_the_fields_that_programs_read(
     notice: Notice, kind: str, fields: dict[str, Any]
 ) -> None:
     assert happened(notice) == [(kind, fields)]
+
+
+def test_a_cluster_that_comes_to_no_round_is_named_so_that_people_find_it() -> None:
+    absent = ClusterAbsent(ClusterId("far"), OTHER, 3, 31.25)
+    (event, (kind, fields)) = happened(absent, PeerCard(OTHER, ClusterId("far"), "192.0.2.7:7450", bytes(32)))
+    assert event == ("cluster_absent", {"cluster": "far", "rounds": 3, "seconds": 31.25})
+    assert (kind, fields["cluster"]) == ("warning", "far")
+    lives = f"{OTHER} of far at 192.0.2.7:7450 lives"
+    assert fields["text"].startswith(
+        f"cluster far was in none of the last 3 rounds, though {lives}: each waits for it."
+    )
 
 
 def test_whose_vote_is_missing_is_said_so_that_people_find_it() -> None:

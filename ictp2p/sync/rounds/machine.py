@@ -35,6 +35,7 @@ from ictp2p.sync.messages import (
     Withdraw,
 )
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds.absence import Absence
 from ictp2p.sync.rounds.coordinator import Coordinator
 from ictp2p.sync.rounds.leaving import Leaving
 from ictp2p.sync.rounds.opening import Opener, PlanAnswer, Planner, PlanRequest, Validate
@@ -75,6 +76,7 @@ class Rounds:
         self.profile = profile
         self._rng = rng
         self._sight = Sight(me, profile.voter_grace, profile.straggler_floor)
+        self._absence = Absence(self._sight, 3 * profile.straggler_floor)
         self._part = Part(me, validate)
         self._stock = stock
         opener = Opener(me, profile, planner, validate)
@@ -309,6 +311,7 @@ class Rounds:
                 if isinstance(effect, Decided):
                     self._coordinator.decided(effect.value, now)
                     settled += self._part.decided(effect.value)
+                    settled += self._absence.decided(effect.value, now)
             effects = self._act(now)
             if not effects:
                 return settled

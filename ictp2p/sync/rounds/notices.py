@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ictp2p.machine import Notice
 from ictp2p.sync.values import Close, Open, Restore, StateRef, Value
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,16 @@ class OddOneOut(Notice):
     """How many."""
     camps: tuple[tuple[ClusterId, ...], ...]
     """Who came to which result in the last of them; see `Close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAbsent(Notice):
+    """A cluster that lives and means to train was in none of the last `rounds` rounds, for `seconds`; it may hang."""
+
+    cluster: ClusterId
+    leader: PeerId
+    rounds: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
