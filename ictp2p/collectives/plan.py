@@ -63,7 +63,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     broadcast_parents: tuple[int, ...]
     """From whom each participant gets the result; `NO_PARENT` at the root."""
     room: int = 0
-    """Bytes that whoever adds keeps for each contribution; 0: an even part of `exchange.STAGING_BYTES`."""
+    """Bytes that whoever adds keeps for each contribution; 0: an even part of `windows.STAGING_BYTES`."""
 
     def chunks(self, chunk: int) -> int:
         """Count the chunks of `chunk` elements that this share is cut into."""
@@ -95,6 +95,8 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     """How chunks are written on the wire (`codecs.schemes`)."""
     groups: tuple[Plan, ...] = ()
     """Of kind `GROUPS`: each group's own all-reduce or broadcast, and no shares beside them."""
+    way: float = 0.0
+    """Seconds in which a chunk goes up and down its longest way."""
 
     @property
     def elements(self) -> int:
@@ -193,6 +195,8 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
         return f"chunk of {plan.chunk} elements is not within 1..{MAX_CHUNK_ELEMENTS}"
     if not (math.isfinite(plan.seconds) and math.isfinite(plan.bound) and 0 <= plan.bound <= plan.seconds):
         return f"claims {plan.seconds} s against a bound of {plan.bound} s"
+    if not (math.isfinite(plan.way) and plan.way >= 0):
+        return f"claims that a chunk takes {plan.way} s"
     if plan.codec not in PRICES:
         return f"codec {plan.codec!r} is not known: use {', '.join(PRICES)}"
     if plan.codec != "none" and plan.kind in (BROADCAST, REDUCE):

@@ -46,6 +46,8 @@ class Lines:
 
     def __init__(self) -> None:
         self._widest: dict[Pair, float] = {}
+        self._measured: set[Pair] = set()
+        """Those of them of which it is known how wide they are, and not only what they carry at least."""
         self._followed: dict[Pair, int] = {}
         """Until which round a link counts as it is measured."""
         self._together: dict[Pair, float] = {}
@@ -60,8 +62,10 @@ class Lines:
         for pair, rate in direct.items():
             before = 0.0 if pair in self._followed else self._widest.get(pair, 0.0)
             self._widest[pair] = max(rate, before)
+        self._measured |= {pair for pair in direct if links[pair].bandwidth}
         if len(self._widest) > 4 * FEW**2:
             self._widest = {pair: self._widest[pair] for pair in direct}
+            self._measured &= direct.keys()
 
     def carried(self, moved: Iterable[tuple[Pair, float]], seconds: float) -> None:
         """Note how many bytes went over links in one round, and what that took: so much their ends carry at least."""
@@ -97,11 +101,14 @@ class Lines:
     def _ends(self, asked: PlanRequest) -> tuple[dict[PeerId, float], dict[PeerId, float]]:
         up: dict[PeerId, float] = {}
         down: dict[PeerId, float] = {}
+        sources, targets = ({pair[end] for pair in self._measured} for end in (0, 1))
         for pair in asked.links:
             rate = self._widest.get(pair, 0.0)
             if 0.0 < rate < UNMEASURED:
                 source, target = pair
                 up[source], down[target] = max(rate, up.get(source, 0.0)), max(rate, down.get(target, 0.0))
+        up = {source: rate for source, rate in up.items() if source in sources}
+        down = {target: rate for target, rate in down.items() if target in targets}
         for source in up:
             up[source] = max(up[source], self._together.get((source, _ALL), 0.0))
         for target in down:
@@ -116,4 +123,6 @@ class Lines:
         if link.via is not None or link.bandwidth == 0.0 or not line:
             return link
         rate = self._widest.get(pair, 0.0)
-        return replace(link, bandwidth=line if rate >= NEAR * line else rate or UNKNOWN * line)
+        if rate >= NEAR * line:
+            return replace(link, bandwidth=line)
+        return replace(link, bandwidth=rate if pair in self._measured else UNKNOWN * line)

@@ -81,6 +81,8 @@ def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
         (msgspec.structs.replace(GOOD, seconds=0.5), "against a bound"),
         (msgspec.structs.replace(GOOD, seconds=float("nan")), "claims nan"),
         (msgspec.structs.replace(GOOD, bound=-1.0), "against a bound"),
+        (msgspec.structs.replace(GOOD, way=-1.0), "claims that a chunk takes -1.0 s"),
+        (msgspec.structs.replace(GOOD, way=float("inf")), "claims that a chunk takes inf s"),
         (msgspec.structs.replace(GOOD, participants=("b", "a", "c")), "the round is for"),
         (msgspec.structs.replace(GOOD, kind=plans.REDUCE), "share 1: the receipts .* do not take its reduce tree"),
     ],

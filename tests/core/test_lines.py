@@ -70,12 +70,29 @@ def test_what_a_relayed_link_carries_says_nothing_of_its_ends() -> None:
 
 
 def test_a_lower_bound_counts_and_what_a_peer_says_of_itself_counts_for_more() -> None:
+    a, b, c = NAMES[:3]
     lines = Lines()
-    lines.saw({(PeerId("a"), PeerId("b")): LinkEstimate(None, at_least=3e6)}, 1)
-    found = lines.request(PlanRequest(NAMES, 1000, 4, asked().links, up={PeerId("a"): 2e6}))
+    lines.saw({(a, b): LinkEstimate(None, at_least=3e6), (a, c): LinkEstimate(1e6), (c, b): LinkEstimate(2e6)}, 1)
+    found = lines.request(PlanRequest(NAMES, 1000, 4, asked().links))
     assert found is not None
-    assert (found.up[PeerId("a")], found.down[PeerId("b")]) == (2e6, 3e6)
-    assert found.links[PeerId("a"), PeerId("b")].bandwidth == 2e6
+    assert (found.up[a], found.down[b]) == (3e6, 3e6)
+    found = lines.request(PlanRequest(NAMES, 1000, 4, asked().links, up={a: 2e6}))
+    assert found is not None
+    assert (found.up[a], found.down[b], found.links[a, b].bandwidth) == (2e6, 3e6, 2e6)
+
+
+def test_where_no_link_was_measured_a_line_is_not_known_for_what_links_carry_at_least() -> None:
+    """Regression: over long ways probes end before they fill a link: what takes 7 s took 106, and was planned for 126."""
+    a, b, c, d = NAMES
+    little = LinkEstimate(None, 0.3, at_least=1e4)
+    lines = Lines()
+    lines.saw(dict.fromkeys(PAIRS, little), 1)
+    assert lines.request(asked(dict.fromkeys(PAIRS, little))) is None
+    lines.saw({**dict.fromkeys(PAIRS, little), (a, b): LinkEstimate(1e6)}, 2)
+    found = known(lines, asked(dict.fromkeys(PAIRS, little)))
+    assert (found.up, found.down) == ({a: 1e6}, {b: 1e6})
+    assert found.links[c, d] == little
+    assert found.links[a, c].bandwidth == UNKNOWN * 1e6, "better another, if there is one"
 
 
 def test_a_link_that_nothing_passes_stays_shut() -> None:

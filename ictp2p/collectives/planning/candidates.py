@@ -99,6 +99,8 @@ class Candidate:
     """Bytes for each contribution to each share, as `plan.Share`."""
     crowded: float = 0.0
     """Seconds in all, if full lines hold each other back."""
+    way: float = 0.0
+    """Seconds of a chunk up and down its longest way."""
 
 
 def together(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
@@ -170,7 +172,9 @@ def predicted(
     busy = max(busy, staging.held_back(sizes / chunk, ways, window))
     beside = _latency(stacked, job, min(chunk, int(sizes.max()))) + _work(job)
     crowded = max(busy, crowding.crowded(carried, job.topology.up, job.topology.down)) + beside
-    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, busy + beside, rooms, crowded)
+    return Candidate(
+        kind, tuple(trees), tuple(cuts), chunk, fluid, busy + beside, rooms, crowded, float(ways.max(initial=0.0))
+    )
 
 
 def in_one_shot(job: Job) -> float:

@@ -53,7 +53,7 @@ def plan_collect(request: PlanRequest, root: PeerId, known: Ways | None = None) 
     """
     found = plan_broadcast(_backwards(request), root, known)
     shares = tuple(Share(s.start, s.stop, s.root, s.broadcast_parents, s.broadcast_parents) for s in found.plan.shares)
-    return Decision(_with(request, found.plan, REDUCE, shares, found.plan.seconds), found.reason)
+    return Decision(_with(request, found.plan, REDUCE, shares, found.plan.seconds, found.plan.way), found.reason)
 
 
 def _backwards(request: PlanRequest) -> PlanRequest:
@@ -77,10 +77,11 @@ def _parts(
         for s in plan.shares
     )
     first = min(plans, key=lambda plan: plan.chunk)
-    seconds = sum(plan.seconds for plan in plans)
-    return Decision(_with(request, first, kind, shares, seconds), f"{len(plans)} parts, each by a tree of its own")
+    seconds, way = sum(plan.seconds for plan in plans), max(plan.way for plan in plans)
+    made = _with(request, first, kind, shares, seconds, way)
+    return Decision(made, f"{len(plans)} parts, each by a tree of its own")
 
 
-def _with(request: PlanRequest, plan: Plan, kind: str, shares: tuple[Share, ...], seconds: float) -> Plan:
-    made = Plan(kind, plan.participants, shares, plan.chunk, seconds, min(plan.bound, seconds))
+def _with(request: PlanRequest, plan: Plan, kind: str, shares: tuple[Share, ...], seconds: float, way: float) -> Plan:
+    made = Plan(kind, plan.participants, shares, plan.chunk, seconds, min(plan.bound, seconds), way=way)
     return roomy(request, made) if kind == REDUCE else made

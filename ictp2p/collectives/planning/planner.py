@@ -230,7 +230,7 @@ def _build(request: PlanRequest, chosen: Candidate, bound: float, codec: str = "
         for tree, start, stop, room in zip(chosen.trees, chosen.cuts, chosen.cuts[1:], chosen.rooms, strict=False)
     )
     seconds = max(chosen.seconds, bound)
-    return Plan(chosen.kind, request.participants, shares, chosen.chunk, seconds, bound, codec)
+    return Plan(chosen.kind, request.participants, shares, chosen.chunk, seconds, bound, codec, way=chosen.way)
 
 
 def _reason(best: Candidate, candidates: Sequence[Candidate], bound: float, links: int) -> str:

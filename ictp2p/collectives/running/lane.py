@@ -17,6 +17,8 @@ LEAD = 1 / 32
 LEAD_SECONDS = 0.5
 """But as much of it as this carries: nobody should wait for the first round trip of a long way and its full queues. Two
 clusters 100 ms apart filled 0.80 of their line with half of this, 0.89 with this or twice as much, in one run each."""
+QUEUED = 1.5
+"""Times the way that was planned which a chunk takes through full queues."""
 EACH = 4
 """Chunks by which a share may be ahead in any case, for each of several connections."""
 
@@ -135,14 +137,17 @@ def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
 
 
 def _lag(plan: Plan) -> float:
-    """Give the part of a share of usual length that is as many chunks as the longest way has hops.
+    """Give the part of a share of usual length that is on its longest way at once, or as many chunks as that has hops.
 
     None of what is over in `LEAD_SECONDS`: there a lead is a whole share in any case.
     """
     if plan.seconds <= LEAD_SECONDS:
         return 0.0
+    if plan.seconds <= (1 + QUEUED) * plan.way:
+        return 1.0
     hops = max((_hops(s.reduce_parents) + _hops(s.broadcast_parents) for s in plan.shares), default=0)
-    return min(1.0, hops * len(plan.shares) / max(1, sum(share.chunks(plan.chunk) for share in plan.shares)))
+    chunks = hops * len(plan.shares) / max(1, sum(share.chunks(plan.chunk) for share in plan.shares))
+    return min(1.0, max(chunks, QUEUED * plan.way / (plan.seconds - plan.way)))
 
 
 def _hops(parents: tuple[int, ...]) -> int:

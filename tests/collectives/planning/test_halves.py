@@ -51,6 +51,15 @@ def test_every_half_is_a_valid_plan_that_uses_no_link_that_is_not_there(
                 assert share.stop <= ends[share.root + 1]
 
 
+def test_a_half_says_for_how_long_a_chunk_is_on_its_way_at_most() -> None:
+    asked = request(4, 300_000, set())
+    whole = {plan_gather: plan_broadcast, plan_scatter: plan_collect}
+    for half, one in whole.items():
+        ways = [one(request(4, 75_000, set()), name).plan.way for name in asked.participants]
+        assert half(asked).plan.way == pytest.approx(max(ways))
+        assert min(ways) >= 0.01
+
+
 def test_a_participant_that_cannot_be_reached_is_an_error() -> None:
     alone = {(a, b) for a in range(3) for b in range(3) if 2 in (a, b)}
     for plan in (plan_gather, plan_scatter):

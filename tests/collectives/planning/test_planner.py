@@ -186,6 +186,18 @@ def test_small_tensors_choose_by_delay() -> None:
     assert plan(request(width, 600, 0.05)).plan.seconds == pytest.approx(0.1, rel=0.01)
 
 
+@given(st.integers(2, 6), st.floats(0.01, 1.0))
+@settings(deadline=None, max_examples=20)
+def test_a_plan_says_for_how_long_a_chunk_is_on_its_way(size: int, delay: float) -> None:
+    width = np.full((size, size), 1e9) - np.diag(np.full(size, 1e9))
+    asked = request(width, 1_000_000, delay)
+    for only, hops in (("ring", size - 1), ("star", 1)):
+        way = plan(replace(asked, only=only)).plan.way
+        assert 2 * hops * delay <= way <= 2 * hops * (delay + 0.01)
+    copied = plan_broadcast(asked, asked.participants[0]).plan
+    assert delay <= copied.way <= copied.seconds
+
+
 def test_what_cannot_be_planned_is_named() -> None:
     lonely = np.zeros((3, 3))
     lonely[0, 1] = lonely[1, 0] = 1e6

@@ -12,7 +12,7 @@ from ictp2p.collectives.plan import NO_PARENT, Plan, Share, check
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import windows
 from ictp2p.collectives.running.exchange import Exchange
-from ictp2p.collectives.running.lane import EACH, LEAD, Piece
+from ictp2p.collectives.running.lane import EACH, LEAD, QUEUED, Piece
 from ictp2p.errors import RemoteProtocolError
 from tests.collectives.planning.drawn_plans import PARTIAL_BYTES, plans
 
@@ -342,6 +342,22 @@ def test_who_is_ahead_does_not_wait_for_what_is_on_a_long_way(hops: int) -> None
     while machine.next_send(0) is not None:
         sent += 1
     assert sent == 1 + max(int(LEAD * chunks), 2 * hops)
+
+
+@pytest.mark.parametrize(("way", "ahead"), [(0.0, LEAD), (6.0, QUEUED * 6.0 / 54.0), (24.0, 1.0), (60.0, 1.0)])
+def test_who_is_ahead_does_not_wait_for_what_takes_long_to_come_up_and_down_its_way(way: float, ahead: float) -> None:
+    """Regression: contributions waited for results 3 s away, a tenth of a share at a time: a ring took 28 s for 6."""
+    chunks = 320
+    shares = tuple(
+        Share(n * chunks, n * chunks + chunks, *tree, chunks * PARTIAL_BYTES) for n, tree in enumerate(star.trees(3))
+    )
+    machine = Exchange(Plan("star", tuple("abc"), shares, 1, 60.0, 0.0, way=way), 0, PARTIAL_BYTES)
+    for peer in (1, 2):
+        machine.begun(peer)
+    sent = 0
+    while machine.next_send(1) is not None:
+        sent += 1
+    assert sent == min(chunks, int(ahead * chunks) + 1), "of its share; of ours nothing has come yet"
 
 
 def test_a_share_may_be_ahead_by_some_chunks_for_each_of_several_connections() -> None:

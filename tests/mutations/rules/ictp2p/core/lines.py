@@ -23,6 +23,20 @@ MUTATIONS: Final = (
         ("core/test_lines.py::test_links_that_had_their_lines_for_themselves_show_lines_whatever_they_share_later",),
     ),
     Mutation(
+        "lines-of-lower-bounds",
+        "What links carry at least says nothing of a line where none of them was measured.",
+        "if source in sources}",
+        "}",
+        ("core/test_lines.py::test_where_no_link_was_measured_a_line_is_not_known_for_what_links_carry_at_least",),
+    ),
+    Mutation(
+        "links-of-lower-bounds",
+        "A link that was never measured is not as narrow as what it carried at least.",
+        "bandwidth=rate if pair in self._measured else UNKNOWN * line)",
+        "bandwidth=rate or UNKNOWN * line)",
+        ("core/test_lines.py::test_where_no_link_was_measured_a_line_is_not_known_for_what_links_carry_at_least",),
+    ),
+    Mutation(
         "relays-taken-for-lines",
         "What a relayed link carries says nothing of the lines at its ends.",
         "for pair, link in links.items() if link.via is None}",

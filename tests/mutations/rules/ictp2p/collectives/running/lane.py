@@ -4,7 +4,26 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
+_LONG = (
+    "collectives/running/test_exchange.py"
+    "::test_who_is_ahead_does_not_wait_for_what_takes_long_to_come_up_and_down_its_way",
+)
+
 MUTATIONS: Final = (
+    Mutation(
+        "waits-for-who-is-far-away",
+        "Nobody waits for results for as long as these take to come a long way.",
+        "return min(1.0, max(chunks, QUEUED * plan.way / (plan.seconds - plan.way)))",
+        "return min(1.0, chunks)",
+        _LONG,
+    ),
+    Mutation(
+        "longer-than-all-of-it",
+        "Where all of a share is on its way at once it waits for nothing.",
+        "    if plan.seconds <= (1 + QUEUED) * plan.way:\n        return 1.0\n",
+        "",
+        _LONG,
+    ),
     Mutation(
         "waits-for-what-is-on-its-way",
         "Nobody waits for what comes a long way for as long as that takes.",
