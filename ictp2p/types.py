@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, NewType, TypeAlias
+from typing import Annotated, Literal, NamedTuple, NewType, TypeAlias
+
+import msgspec
 
 from ictp2p.errors import ConfigError, shown
 
@@ -21,7 +23,18 @@ ClusterId = NewType("ClusterId", str)
 Direction: TypeAlias = Literal["out", "in"]
 """Of bytes, as the end that speaks of them sees them."""
 
-_CLUSTER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_PEER, _CLUSTER = r"[0-9a-f]{32}", r"[a-z0-9][a-z0-9._-]{0,62}"
+_CLUSTER_NAME = re.compile(_CLUSTER)
+
+PeerName: TypeAlias = Annotated[PeerId, msgspec.Meta(pattern=rf"^{_PEER}\Z")]
+"""A peer as it is named on the wire. Decisions are about peers and clusters, and who cannot read one is stuck: so what
+no peer or cluster is called is refused wherever it comes in."""
+ClusterName: TypeAlias = Annotated[ClusterId, msgspec.Meta(pattern=rf"^{_CLUSTER}\Z")]
+"""A cluster as it is named on the wire."""
+PeerOrNone: TypeAlias = Annotated[PeerId, msgspec.Meta(pattern=rf"^({_PEER})?\Z")]
+"""The same, or empty for nobody."""
+ClusterOrNone: TypeAlias = Annotated[ClusterId, msgspec.Meta(pattern=rf"^({_CLUSTER})?\Z")]
+"""The same, or empty for none."""
 
 
 def cluster_id(name: str) -> ClusterId:

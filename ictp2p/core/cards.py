@@ -16,15 +16,15 @@ import msgspec
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import Term
 from ictp2p.sync.rosters.devices import HOST, Device
-from ictp2p.types import Address, ClusterId, PeerId
+from ictp2p.types import Address, ClusterName, ClusterOrNone, PeerId, PeerName
 from ictp2p.wire import MALFORMED
 
 
 class PeerCard(msgspec.Struct, frozen=True, array_like=True):
     """One worker: where it listens and what it is able to do."""
 
-    peer: PeerId
-    cluster: ClusterId
+    peer: PeerName
+    cluster: ClusterOrNone
     """Empty for an observer, who sees the mesh and takes no part in it."""
     address: str
     """`host:port` that others may dial; empty for a peer that only dials out (behind a NAT)."""
@@ -49,7 +49,7 @@ class PeerCard(msgspec.Struct, frozen=True, array_like=True):
 class LinkCard(msgspec.Struct, frozen=True, array_like=True):
     """One direction-pair of a direct link as its owner measures it. Bandwidths are bytes/s, 0 if unknown."""
 
-    neighbour: ClusterId
+    neighbour: ClusterName
     bandwidth_out: float
     bandwidth_in: float
     round_trip: float
@@ -77,8 +77,8 @@ FREE = Limits()
 class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     """One cluster, as its leader of `term` describes it."""
 
-    cluster: ClusterId
-    leader: PeerId
+    cluster: ClusterName
+    leader: PeerName
     term: Term
     workers: tuple[PeerCard, ...]
     """The leader first, then the others by id."""
@@ -162,7 +162,8 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
     """Read a cluster's payload.
 
     Raises:
-        RemoteProtocolError: it is not a card, its leader is none of its workers, or a figure is not finite.
+        RemoteProtocolError: it is not a card, its leader is none of its workers, one of these stands there twice or is
+            another cluster's, or a figure is not finite.
     """
     return _read_cluster(payload) if len(payload) <= KEPT else _read_cluster.__wrapped__(payload)
 
@@ -174,6 +175,10 @@ def _read_cluster(payload: bytes) -> ClusterCard:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")
     for worker in card.workers:
         checked_peer(worker)
+        if worker.cluster != card.cluster:
+            raise RemoteProtocolError(f"cluster card of {card.cluster!r} lists {worker.peer}, of {worker.cluster!r}")
+    if len({worker.peer for worker in card.workers}) < len(card.workers):
+        raise RemoteProtocolError(f"cluster card of {card.cluster!r} lists a worker twice")
     if not (math.isfinite(card.up) and card.up >= 0):
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible limit of {card.up!r} bytes/s")
     if not 0 <= card.room <= _MAX_ROOM:

@@ -11,7 +11,6 @@ be a lie; greetings introduce the two ends of a connection.
 from __future__ import annotations
 
 import enum
-from typing import Annotated
 
 import msgspec
 
@@ -19,7 +18,7 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import Term
 from ictp2p.machine import Message
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import ClusterOrNone, PeerName, PeerOrNone
 from ictp2p.wire import MALFORMED
 
 MAX_HOPS = 16
@@ -58,11 +57,10 @@ BETWEEN_CLUSTERS = frozenset({Channel.MESH, Channel.LINKS, Channel.ROUTES})
 class Packet(msgspec.Struct, frozen=True, array_like=True):
     """One message of one machine, on its way."""
 
-    source: Annotated[PeerId, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
-    """Decisions name it, and whoever cannot read a decision is stuck: so what no peer is called gets no further."""
-    cluster: ClusterId
-    """The source's cluster."""
-    target: PeerId
+    source: PeerName
+    cluster: ClusterOrNone
+    """The source's cluster; empty for an observer."""
+    target: PeerName
     hops: int
     channel: Channel
     body: bytes
@@ -72,7 +70,7 @@ class Greeting(Message, tag=1, frozen=True, array_like=True):
     """First on every connection, both ways: who I am, and who leads my cluster as far as I know."""
 
     card: PeerCard
-    leader: PeerId
+    leader: PeerOrNone
     """Empty while there is none."""
     term: Term
 

@@ -39,7 +39,7 @@ import msgspec
 from ictp2p.errors import RemoteProtocolError, StateError
 from ictp2p.gossip.messages import MAX_INCARNATION
 from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
-from ictp2p.types import PeerId
+from ictp2p.types import PeerId, PeerOrNone
 
 TERM_KEY = "term"
 """The key under which the highest term is persisted, and whether this peer has claimed it."""
@@ -84,7 +84,7 @@ class Claim(Message, tag=41, frozen=True, array_like=True):
     """The highest claim that the sender knows. An empty leader: it knows of nobody, but has seen the term."""
 
     term: Term
-    leader: Annotated[str, msgspec.Meta(max_length=64)]
+    leader: PeerOrNone
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Election:
         self._held = past.term if past.held else None
         """The term in which a former life of this peer led."""
         self._profile = profile
-        self._leader = ""
+        self._leader = PeerId("")
         """Never this peer's own name but by a claim of this life: an office is of one life, a term is not."""
         self._attended = False
         """Whether the present leader is in the view."""
@@ -150,7 +150,7 @@ class Election:
     @property
     def leader(self) -> PeerId | None:
         """Who leads, as far as this peer knows; not necessarily in its view yet, or still."""
-        return PeerId(self._leader) if self._leader else None
+        return self._leader or None
 
     @property
     def in_office(self) -> bool:
@@ -241,7 +241,7 @@ class Election:
         repeat_at = self._repeat_at if any(peer != self.me for peer in self._audience()) else None
         return earliest([repeat_at, claim_at if claim_at < inf else None])
 
-    def _learn(self, term: int, leader: str, now: float, *, told: bool = False) -> Effects:
+    def _learn(self, term: int, leader: PeerId, now: float, *, told: bool = False) -> Effects:
         """Adopt a claim that beats what is known."""
         if (term, leader) <= self._knowledge():
             return []
@@ -252,7 +252,7 @@ class Election:
             return [*persist, *self._claim(now, told=told)]
         self._leader, self._attended, self._orphaned = leader, leader in self._alive, False
         self._still_since = now
-        return [*persist, LeaderChanged(PeerId(leader), term)]
+        return [*persist, LeaderChanged(leader, term)]
 
     def _outdated(self, term: int, now: float) -> Effects:
         """Somebody remembers a later term, and not whose: our leader's claim would mean nothing to it."""
@@ -273,7 +273,7 @@ class Election:
         self.term = term
         return [Persist(TERM_KEY, Past(term, held).encode())]
 
-    def _knowledge(self) -> tuple[int, str]:
+    def _knowledge(self) -> tuple[int, PeerId]:
         return (self.term, self._leader)
 
     def _content(self) -> bool:
@@ -290,7 +290,7 @@ class Election:
         return -inf if self._orphaned else self._still_since + self._profile.settle
 
     def _audience(self) -> Sequence[PeerId]:
-        return (PeerId(self._leader),) if self._content() and not self.in_office else self._alive
+        return (self._leader,) if self._content() and not self.in_office else self._alive
 
     def _tell(self, peers: Sequence[PeerId]) -> Effects:
         claim = Claim(*self._knowledge())

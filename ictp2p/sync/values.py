@@ -22,8 +22,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ictp2p.types import ClusterId, PeerId
-from ictp2p.wire import MAX_CONTROL_BODY
+from ictp2p.types import ClusterId, PeerId, PeerName
+from ictp2p.wire import MALFORMED, MAX_CONTROL_BODY
 
 MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
@@ -53,16 +53,15 @@ Grouping = Literal["all", "pairs", "modules"]
 """Over whom a round averages: `all`, each over one of the `pairs` that are drawn (`sync.rounds.pairs`), or each of the
 `modules` over those that hold it (`sync.rounds.modules`)."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=64)]
 Note = Annotated[bytes, msgspec.Meta(max_length=MAX_NOTE)]
 Reason = Annotated[str, msgspec.Meta(max_length=1024)]
-Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
+Peers = Annotated[tuple[PeerName, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
 Credits = Annotated[tuple[tuple[Cluster, Count], ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Earlier = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
-Voting = Annotated[tuple[Peer, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
+Voting = Annotated[tuple[PeerName, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
 Camp = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=MAX_PARTICIPANTS)]
 Camps = Annotated[tuple[Camp, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 
@@ -86,7 +85,7 @@ class Participant(msgspec.Struct, frozen=True, array_like=True):
     """One cluster's part in a round: bound to one leader and term, so that no other may speak for it."""
 
     cluster: Cluster
-    leader: Peer
+    leader: PeerName
     term: Count
     weight: float
     """Share in the average, in any unit common to all (tokens, say). Finite and positive."""
@@ -141,7 +140,7 @@ class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):
     voters: Voting
     """Acceptors of the next slot, in coordinator order; the first is the distinguished one."""
     state: StateRef
-    author: Peer
+    author: PeerName
     round: Count = 1
     """Round that will be opened next."""
     attempt: Count = 1
@@ -154,7 +153,7 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=2):
     lineage: Lineage
     voters: Voting
     state: StateRef
-    author: Peer
+    author: PeerName
     round: Count
     attempt: Count
     spec: Spec
@@ -174,7 +173,7 @@ class Close(msgspec.Struct, frozen=True, array_like=True, tag=3):
     lineage: Lineage
     voters: Voting
     state: StateRef
-    author: Peer
+    author: PeerName
     round: Count
     attempt: Count
     committed: bool
@@ -194,7 +193,7 @@ class Restore(msgspec.Struct, frozen=True, array_like=True, tag=4):
     lineage: Lineage
     voters: Voting
     state: StateRef
-    author: Peer
+    author: PeerName
     round: Count
     attempt: Count
     source: Count
@@ -319,6 +318,18 @@ def fault(value: Value) -> str | None:
         return f"committed={value.committed} with holders {value.holders}"
     if isinstance(value, Close) and value.camps and (value.committed or len(value.camps) == 1):
         return f"committed={value.committed} with camps {value.camps}"
+    return None
+
+
+def unreadable(value: Value) -> str | None:
+    """Say why nobody could read a value once it is written, or None.
+
+    What is read is checked, and what is written is not. A decision that nobody can read ends a mesh: it is on disks.
+    """
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=Value)
+    except MALFORMED as error:
+        return str(error)
     return None
 
 

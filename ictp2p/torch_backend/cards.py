@@ -30,7 +30,7 @@ import torch.distributed as dist
 from ictp2p.edge.credential import Mesh
 from ictp2p.errors import IctError
 from ictp2p.torch_backend.errors import CardRefused, RankRefused, RanksMissing, SizeRefused, VersionRefused
-from ictp2p.types import Address, PeerId
+from ictp2p.types import Address, PeerName
 from ictp2p.wire import MALFORMED
 
 VERSION = 2
@@ -51,7 +51,7 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     """One rank of one group."""
 
     version: int
-    peer: Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    peer: PeerName
     """Fresh for each group."""
     key: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     """X25519 public key of this rank in this group."""

@@ -24,7 +24,7 @@ from ictp2p.types import Address, ClusterId, PeerId
 
 
 def worker(name: str, cluster: str = "zurich", address: str = "127.0.0.1:7000") -> PeerCard:
-    return PeerCard(PeerId(name), ClusterId(cluster), address, bytes(32))
+    return PeerCard(PeerId(f"{int(name, 36):032x}"), ClusterId(cluster), address, bytes(32))
 
 
 def card(*workers: PeerCard, links: tuple[LinkCard, ...] = ()) -> ClusterCard:
@@ -50,8 +50,8 @@ def test_who_only_dials_out_can_be_dialed_by_its_mates_alone() -> None:
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
-        (ClusterCard(ClusterId("zurich"), PeerId("x"), 1, (worker("a"),)), "'x'"),
-        (card(PeerCard(PeerId("a"), ClusterId("zurich"), "", b"short")), "5 bytes"),
+        (ClusterCard(ClusterId("zurich"), PeerId("f" * 32), 1, (worker("a"),)), f"'{'f' * 32}'"),
+        (card(structs.replace(worker("a"), bulk_public=b"short")), "5 bytes"),
         (card(worker("a", address="nowhere")), "'nowhere'"),
         (card(structs.replace(worker("a"), inside="nowhere")), "'nowhere'"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), math.nan, 0, 0, 0),)), "nan"),
@@ -63,11 +63,41 @@ def test_who_only_dials_out_can_be_dialed_by_its_mates_alone() -> None:
         (structs.replace(card(worker("a")), behind=-1.0), "behind by an impossible -1.0 s"),
         (structs.replace(card(worker("a")), behind=math.inf), "behind by an impossible inf s"),
         (structs.replace(card(worker("a")), room=2**41), "room of 2199023255552 bytes"),
+        (card(worker("a"), worker("b"), worker("a")), "lists a worker twice"),
+        (card(worker("a"), worker("b", "tokyo")), "of 'tokyo'"),
     ],
 )
 def test_an_impossible_card_is_refused_by_name(bad: ClusterCard, named: str) -> None:
     with pytest.raises(RemoteProtocolError, match=named):
         decode_cluster_card(encode_card(bad))
+
+
+@pytest.mark.parametrize("name", ["", "zz", "A" * 32, "a" * 31, "a" * 32 + "\n"])
+def test_a_card_that_names_what_no_peer_is_called_is_refused(name: str) -> None:
+    """Regression: such a worker became a voter, and nobody could read that decision, nor its author its own disk."""
+    peer = PeerId(name)
+    with pytest.raises(RemoteProtocolError, match="malformed card"):
+        decode_peer_card(encode_card(structs.replace(worker("a"), peer=peer)))
+    for bad in (
+        structs.replace(card(worker("a")), leader=peer),
+        card(worker("a"), structs.replace(worker("b"), peer=peer)),
+    ):
+        with pytest.raises(RemoteProtocolError, match="malformed card"):
+            decode_cluster_card(encode_card(bad))
+
+
+@pytest.mark.parametrize("name", ["A", "../x", "a" * 64, "a\n", "\x1b[2J"])
+def test_a_card_that_names_what_no_cluster_is_called_is_refused(name: str) -> None:
+    """Regression: a long name did not fit into the cards of others, who published nothing, and changed no voters."""
+    cluster = ClusterId(name)
+    with pytest.raises(RemoteProtocolError, match="malformed card"):
+        decode_peer_card(encode_card(structs.replace(worker("a"), cluster=cluster)))
+    for bad in (
+        structs.replace(card(worker("a", name)), cluster=cluster),
+        card(worker("a"), links=(LinkCard(cluster, 1.0, 1.0, 0.1, 0.0),)),
+    ):
+        with pytest.raises(RemoteProtocolError, match="malformed card"):
+            decode_cluster_card(encode_card(bad))
 
 
 @given(st.binary(max_size=200))
@@ -84,16 +114,16 @@ def test_the_directory_names_leaders_mates_and_ignores_observers() -> None:
     directory = Directory(worker("me"))
     directory.learn_peer(worker("mate"))
     directory.learn_peer(worker("watcher", cluster=""))
-    directory.learn_claim(ClusterId("tokyo"), 0, PeerId("z"))
-    directory.learn_cluster(ClusterCard(ClusterId("tokyo"), PeerId("t"), 1, (worker("t", "tokyo"),)))
-    directory.learn_claim(ClusterId("tokyo"), 1, PeerId("a"))
-    assert [m.peer for m in directory.mates()] == ["mate"]
-    assert directory.leader_of(ClusterId("tokyo")) == "t"
-    assert directory.cluster_of(PeerId("t")) == "tokyo"
-    assert directory.cluster_of(PeerId("watcher")) is None
+    directory.learn_claim(ClusterId("tokyo"), 0, worker("z").peer)
+    directory.learn_cluster(ClusterCard(ClusterId("tokyo"), worker("t").peer, 1, (worker("t", "tokyo"),)))
+    directory.learn_claim(ClusterId("tokyo"), 1, worker("a").peer)
+    assert [m.peer for m in directory.mates()] == [worker("mate").peer]
+    assert directory.leader_of(ClusterId("tokyo")) == worker("t").peer
+    assert directory.cluster_of(worker("t").peer) == "tokyo"
+    assert directory.cluster_of(worker("watcher").peer) is None
     directory.forget_cluster(ClusterId("tokyo"))
     assert directory.leader_of(ClusterId("tokyo")) is None
-    assert directory.cluster_of(PeerId("t")) == "tokyo"
+    assert directory.cluster_of(worker("t").peer) == "tokyo"
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 4000))

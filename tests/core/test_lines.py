@@ -82,7 +82,7 @@ def test_a_lower_bound_counts_and_what_a_peer_says_of_itself_counts_for_more() -
 
 
 def test_where_no_link_was_measured_a_line_is_not_known_for_what_links_carry_at_least() -> None:
-    """Regression: over long ways probes end before they fill a link: what takes 7 s took 106, and was planned for 126."""
+    """Regression: over long ways probes end before they fill a link: what takes 7 s took 106, planned for 126."""
     a, b, c, d = NAMES
     little = LinkEstimate(None, 0.3, at_least=1e4)
     lines = Lines()

@@ -94,7 +94,7 @@ async def test_time_is_not_forgotten_over_a_command_that_cannot_be_carried_out(m
 
 
 def packet(body: bytes) -> bytes:
-    return encode_packet(Packet(PeerId("a" * 32), ClusterId("a"), HIGH, 1, Channel.ROUNDS, body))
+    return encode_packet(Packet(PeerId("a" * 32), ClusterId("a"), PeerId("b" * 32), 1, Channel.ROUNDS, body))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from ictp2p.sync.agreement.proposer import Proposer, may_bid, misanswer, owned
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained, QuorumWatch
 from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Chosen, Decision, Greet, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import Value, fault, follows, quorum
+from ictp2p.sync.values import Value, fault, follows, quorum, unreadable
 from ictp2p.types import PeerId
 
 
@@ -163,7 +163,7 @@ class Agreement:
             LocalProtocolError: this peer is no voter, or the value cannot come next.
         """
         tip = self._acceptor.tip
-        wrong = "no chain is known" if tip is None else follows(tip, value)
+        wrong = "no chain is known" if tip is None else follows(tip, value) or unreadable(value)
         if wrong or self.me not in self._acceptor.voters or value.author != self.me:
             raise LocalProtocolError(f"{self.me} cannot propose {value}: {wrong or 'not a voter, or not its author'}")
         return self._harvest(self._proposer.propose(value, now), now)

@@ -89,7 +89,9 @@ class Rounds:
         self._in_office = False
         self._leaving = Leaving(agreement, self._sight)
         self._former = -1
-        """The state's version in a former life, or in none."""
+        """The newest version of the state that may be of a former life; in the first one there is none."""
+        self._caught_up = False
+        """Whether this life knows what the voters did before it."""
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -101,7 +103,7 @@ class Rounds:
         effects: Effects = list(self.agreement.start(now))
         if self.agreement.tip is not None:
             value = self.agreement.tip[1]
-            self._former = value.state.version
+            self._look_back(value)
             self._coordinator.decided(value, now)
             effects += self._part.resume(value)
         return self._settle(effects, now)
@@ -309,12 +311,22 @@ class Rounds:
             settled += effects
             for effect in effects:
                 if isinstance(effect, Decided):
+                    self._look_back(effect.value)
                     self._coordinator.decided(effect.value, now)
                     settled += self._part.decided(effect.value)
                     settled += self._absence.decided(effect.value, now)
             effects = self._act(now)
             if not effects:
+                self._caught_up = self._caught_up or self.agreement.informed
                 return settled
+
+    def _look_back(self, value: Value) -> None:
+        """Note what was decided before this life knew what the others do, and of an open round what may come of it.
+
+        Disks may hold what was accepted, and not that it was decided: then this life completes a round of the former.
+        """
+        if not self._caught_up:
+            self._former = value.state.version + isinstance(value, Open)
 
     def _act(self, now: float) -> Effects:
         """What follows from the state as it is: whom to doubt, what to say, what to propose."""

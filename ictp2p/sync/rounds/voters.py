@@ -14,7 +14,7 @@ comes to the front once it votes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ictp2p.sync.rounds.sight import Sight
 from ictp2p.types import PeerId
@@ -38,7 +38,7 @@ def desired_voters(
     leaders = set(sight.leaders())
     if not chosen or chosen == set(current):
         return _led(current, [v for v in current if v in leaders and not sight.doubted(v, now)])
-    newcomers = [v for column in columns for v in column if v in chosen and v not in kept]
+    newcomers = dict.fromkeys(v for column in columns for v in column if v in chosen and v not in kept)
     return _ordered([v for v in kept if v in chosen], newcomers, leaders)
 
 
@@ -48,7 +48,7 @@ def _led(current: Sequence[PeerId], leading: Sequence[PeerId]) -> tuple[PeerId, 
     return (first, *(v for v in current if v != first))
 
 
-def _ordered(kept: Sequence[PeerId], newcomers: Sequence[PeerId], leaders: Collection[PeerId]) -> tuple[PeerId, ...]:
+def _ordered(kept: Sequence[PeerId], newcomers: Iterable[PeerId], leaders: Collection[PeerId]) -> tuple[PeerId, ...]:
     """Leaders first, but a newcomer only behind somebody who stays: the first decides where half is left."""
     order = sorted([*kept, *newcomers], key=lambda v: v not in leaders)
     first = next((v for v in order if v in kept), order[0])

@@ -22,6 +22,7 @@ from ictp2p.sync.messages import (
     Refused,
 )
 from ictp2p.sync.values import StateRef, genesis
+from ictp2p.types import PeerId
 from tests.sync.agreement.agreeing import LINEAGE, PROFILE, A, B, C, D, E, Net, change, net
 
 
@@ -216,6 +217,13 @@ def test_who_is_no_voter_may_not_propose_and_is_not_answered() -> None:
     with pytest.raises(LocalProtocolError, match="cannot propose"):
         n.machines[C].propose(change(n.tip(C), C), 0.0)
     assert n.machines[A].receive(C, Prepare(3, LINEAGE, Ballot(4, C)), 0.0) == []
+
+
+def test_what_nobody_could_read_is_not_proposed() -> None:
+    """Regression: written down unchecked, it was on the disk of its author, who could not be started again."""
+    n = net(A, B, C)
+    with pytest.raises(LocalProtocolError, match=r"cannot propose .*matching regex"):
+        n.machines[A].propose(change(n.tip(A), A, A, PeerId("zz")), 0.0)
 
 
 def test_what_cannot_follow_is_refused_and_changes_nothing() -> None:

@@ -395,3 +395,27 @@ def test_a_ready_of_an_earlier_round_that_arrives_late_opens_nothing() -> None:
     m.run(0.5)
     assert len(m.told(B0, RoundOpened)) == 1
     assert not m.told(A0, RoundAborted)
+
+
+def test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life_completed_it() -> None:
+    """Regression: all were killed just after a commit that no disk knew of yet, and checkpoints were not waited for."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.everybody_ready()
+    m.run(0.05)
+    version = m.value(A0).state.version
+    m.bases = dict.fromkeys(m.clusters, m.value(A0).state.digest)
+    assert all(m.rounds[who]._saw(version) for who in (A0, B0, C0))
+    m.queue.clear()
+    for who in (A0, B0, C0):
+        m.boot(who)
+    assert {type(m.value(who)) for who in (A0, B0, C0)} == {Open}, "the disks do not know that it was decided"
+    for who in (A0, B0, C0):
+        for other in (A0, B0, C0):
+            m.do(who, m.rounds[who].greet(other, m.now))
+    m.view()
+    m.run(5.0)
+    assert {m.value(who).state.version for who in (A0, B0, C0)} == {version}
+    assert not any(m.rounds[who]._saw(version) for who in (A0, B0, C0))
+    m.one_round()
+    assert all(m.rounds[who]._saw(version + 1) for who in (A0, B0, C0))

@@ -89,3 +89,19 @@ def test_who_leads_comes_to_the_front_once_it_votes(
         chosen = desired_voters(chosen, sight, leaving, limit, 1.0)
     leading = [voter for voter in chosen if voter in sight.leaders()]
     assert chosen[0] in leading or all(sight.doubted(voter, 1.0) for voter in leading)
+
+
+def test_who_stands_in_two_clusters_or_twice_in_one_is_a_voter_once() -> None:
+    """Regression: what was proposed could not be decided, once a second, and no voter changed any more."""
+    leader, twice = PeerId("A0"), PeerId("B1")
+    views = {
+        ClusterId(name): ClusterView(first, 1, alive=True, suspect=False, training=True, candidates=candidates)
+        for name, first, candidates in [
+            ("A", leader, (leader,)),
+            ("B", PeerId("B0"), (PeerId("B0"), twice, twice)),
+            ("C", twice, (twice,)),
+        ]
+    }
+    sight = Sight(leader, GRACE, 0.0)
+    sight.update(views, 0.0)
+    assert Counter(desired_voters((leader,), sight, (), LIMIT, 1.0)) == Counter((leader, "B0", twice))

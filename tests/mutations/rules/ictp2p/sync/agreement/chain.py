@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "proposes-what-nobody-reads",
+        "What nobody could read once it is decided is not proposed.",
+        " or unreadable(value)",
+        "",
+        ("sync/agreement/test_agreement.py::test_what_nobody_could_read_is_not_proposed",),
+    ),
+    Mutation(
         "strangers-told-of-for-ever",
         "Of the peers of other meshes only so many are remembered.",
         "        if len(self._foreign) > _STRANGERS:\n",

@@ -6,6 +6,24 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "former-for-good",
+        "Who knows what the others do lives through what is agreed on from then on.",
+        "self._caught_up = self._caught_up or self.agreement.informed",
+        "pass",
+        (
+            "sync/rounds/test_rounds.py::test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life_completed_it",
+        ),
+    ),
+    Mutation(
+        "completed-is-not-seen",
+        "Who completes what was accepted in a former life has not lived through that.",
+        "value.state.version + isinstance(value, Open)",
+        "value.state.version",
+        (
+            "sync/rounds/test_rounds.py::test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life_completed_it",
+        ),
+    ),
+    Mutation(
         "lands-late-taken-for-lost",
         "A state that is agreed on is held by whoever has it whole, though it has yet to land there.",
         'if agreed is not None and sealed == agreed.digest != b"":',

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "twice-a-voter",
+        "Who is named twice is one voter.",
+        "newcomers = dict.fromkeys(v for column in columns for v in column if v in chosen and v not in kept)",
+        "newcomers = [v for column in columns for v in column if v in chosen and v not in kept]",
+        ("sync/rounds/test_voters.py::test_who_stands_in_two_clusters_or_twice_in_one_is_a_voter_once",),
+    ),
+    Mutation(
         "who-leads-stays-behind",
         "The first of the voters, who plans, is one that leads its cluster, if any of them does.",
         "    first = current[0] if not leading or current[0] in leading else leading[0]",
