@@ -138,7 +138,7 @@ class Peer(CollectiveCalls, _MeshMethods):
         """
         if self._handle is not None or self._unwanted:
             raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
-        self._starting = True
+        self._starting, given = True, self.config
         try:
             mates = torchrun.rendezvous(self.config, os.environ)
             if mates is not None:
@@ -148,6 +148,8 @@ class Peer(CollectiveCalls, _MeshMethods):
             raise named(error, self.config, self.running()) from error
         finally:
             self._starting = False
+            if self._handle is None:  # what was found out for this start is found out anew for the next
+                self.config = given
         note(self)
 
     def _begin(self, mates: torchrun.Rendezvous | None) -> None:

@@ -18,6 +18,7 @@ gets a subfolder per rank. Whoever names the cluster in the configuration gets n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -25,7 +26,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,8 @@ class Rendezvous:
             Unreachable: the store, or rank 0, did not answer in time.
         """
         if self._job.rank == 0:
-            self._opened().delete_key(_KEY)
+            with self._answering():
+                self._opened().delete_key(_KEY)
             name = self._job.cluster if self._job.named else home(config.data_dir)
             return dataclasses.replace(config, cluster=name or f"{_PREFIX}{secrets.token_hex(6)}")
         name, address = self._asked().split()
@@ -167,7 +169,8 @@ class Rendezvous:
         if self._job.rank:
             return
         host = self._job.master.host if address.host in _WILDCARDS else address.host
-        self._opened().set(_KEY, f"{config.cluster} {Address(host, address.port)}")
+        with self._answering():
+            self._opened().set(_KEY, f"{config.cluster} {Address(host, address.port)}")
 
     def _asked(self) -> str:
         """What rank 0 says, and stands by."""
@@ -196,11 +199,10 @@ class Rendezvous:
     def _opened(self) -> TCPStore:
         """The store, kept: where the agent keeps none, it lives in this very object at rank 0."""
         from torch._C._distributed_c10d import TCPStore
-        from torch.distributed import DistError
 
         if self._store is None:
             job = self._job
-            try:
+            with self._answering():
                 self._store = TCPStore(
                     job.master.host,
                     job.master.port,
@@ -210,9 +212,17 @@ class Rendezvous:
                     wait_for_workers=False,
                     multi_tenant=True,
                 )
-            except DistError as error:
-                raise Unreachable(f"torchrun's store at {job.master} did not answer: {error}") from error
         return self._store
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Have what the store cannot be asked said in our words."""
+        from torch.distributed import DistError
+
+        try:
+            yield
+        except DistError as error:
+            raise Unreachable(f"torchrun's store at {self._job.master} did not answer: {error}") from error
 
 
 def rendezvous(config: Config, environment: Mapping[str, str]) -> Rendezvous | None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ictp2p
 from ictp2p import torchrun
 from ictp2p.disk import FileDisk
-from ictp2p.errors import ConfigError, Unreachable
+from ictp2p.errors import AddressInUse, ConfigError, Unreachable
 from ictp2p.runtime import data_folder
 from ictp2p.types import Address
 
@@ -213,6 +213,45 @@ def test_who_listens_by_now_where_an_earlier_rank_0_did_is_not_taken_for_it(
     zero.after(config, dead)
     assert one.before(config, data_folder.home).join == (str(living),)
     assert asked == [dead, living]
+
+
+def test_a_store_that_has_gone_is_said_to_have_gone_whatever_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: where rank 0 tells the others its address an error of torch's own left `Peer.start`."""
+    from torch.distributed import DistNetworkError
+
+    class Gone:
+        def ended(self, *_: object) -> None:
+            raise DistNetworkError("Broken pipe")
+
+        delete_key = set = get = ended
+
+    told = torchrun.Rendezvous(torchrun.Job.of({**ENVIRONMENT, "RANK": "0"}), 3.0)  # type: ignore[arg-type]
+    monkeypatch.setattr(told, "_store", Gone())
+    config = ictp2p.Config.local(cluster="c", token=TOKEN)
+    for ask in (
+        lambda: told.before(config, lambda _: None),
+        lambda: told.after(config, Address("127.0.0.1", 7000)),
+    ):
+        with pytest.raises(Unreachable, match=r"torchrun's store at 192\.0\.2\.1:29500 did not answer: Broken pipe"):
+            ask()
+
+
+@pytest.mark.real
+def test_a_peer_whose_start_failed_finds_its_job_again(agents: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: its configuration had the cluster of the job by then, so it founded a mesh and told no mate."""
+    for name, value in {**agents, "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}.items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        given = ictp2p.Config.local(token=TOKEN, listen=f"127.0.0.1:{busy.getsockname()[1]}")
+        peer = ictp2p.Peer(given)
+        with pytest.raises(AddressInUse):
+            peer.start()
+    assert peer.config == given
+    with peer:
+        job = torchrun.Job.of({**agents, "TORCHELASTIC_RUN_ID": "none"})
+        assert job is not None
+        mate = torchrun.Rendezvous(job, 5.0).before(given, lambda _: None)
+        assert (mate.cluster, len(mate.join)) == (peer.config.cluster, 1)
 
 
 @pytest.mark.real

@@ -141,13 +141,21 @@ def test_what_is_relayed_takes_its_share_of_the_links_of_the_relay() -> None:
     assert max(carried.values()) <= answer.seconds * 10 * MB
 
 
-def test_nothing_is_planned_over_the_dead() -> None:
-    """Regression: what a dead cluster had last said of its links made it the widest relay of those who live."""
+@pytest.mark.parametrize("mutual", [False, True])
+def test_nothing_is_planned_over_the_dead(mutual: bool) -> None:
+    """Regression: what a dead cluster had last said of its links made it the widest relay of those who live.
+
+    And so did what the others still said of these.
+    """
     links = {("a", "b"): 5 * MB, ("a", "c"): 5 * MB}
     known = directory(links)
     without = make_plan(known, request("b", "c"))
-    wide = directory({("d", "b"): 50 * MB, ("d", "c"): 50 * MB}).clusters[ClusterId("d")]
+    told = directory({**links, ("d", "b"): 50 * MB, ("d", "c"): 50 * MB}).clusters
+    wide = told[ClusterId("d")]
     known.learn_cluster(wide)
+    if mutual:  # who was cut off is listed by those who live as long as their connections stand
+        for name in "bc":
+            known.learn_cluster(told[ClusterId(name)])
     assert make_plan(known, request("b", "c")).seconds < without.seconds
     known.lapse(wide.cluster)
     assert make_plan(known, request("b", "c")) == without

@@ -230,9 +230,10 @@ class Coordinator:
         return Voters(tip.lineage, self._voters(tip, now), state, self._me, *upcoming(tip))
 
     def _adoption(self, tip: Value) -> StateRef | None:
-        if tip.state.version or not self._offers:
+        living = [peer for peer in self._offers if self._sight.lives(peer)]
+        if tip.state.version or not living:
             return None
-        provider = self._me if self._me in self._offers else next(iter(self._offers))
+        provider = self._me if self._me in living else living[0]
         return StateRef(1, self._offers[provider], (provider,))
 
     def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:

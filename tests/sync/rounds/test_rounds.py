@@ -419,3 +419,15 @@ def test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life
     assert not any(m.rounds[who]._saw(version) for who in (A0, B0, C0))
     m.one_round()
     assert all(m.rounds[who]._saw(version + 1) for who in (A0, B0, C0))
+
+
+def test_of_the_states_that_were_offered_one_of_the_living_is_adopted() -> None:
+    """Regression: the first one was, and if who had offered it was dead by then nobody held it, for good."""
+    m = mesh(A=1, B=1, C=1)
+    m.rounds[A0]._coordinator.offer(B0, b"of the dead")  # while something else was being decided
+    m.kill(B0)
+    m.failed.add("B")
+    m.view()
+    m.do(C0, m.rounds[C0].offer(b"of the living", m.now))
+    m.run(1.0)
+    assert (m.value(A0).state.digest, m.value(A0).state.providers) == (b"of the living", (C0,))

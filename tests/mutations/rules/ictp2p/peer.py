@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "configuration-of-a-failed-start",
+        "A start that failed leaves nothing for the next one.",
+        "                self.config = given\n",
+        "                pass\n",
+        ("test_torchrun.py::test_a_peer_whose_start_failed_finds_its_job_again",),
+    ),
+    Mutation(
         "traceback-for-each-event",
         "A callback that fails is logged once for what it fails by, and not for each event.",
         "if (due := self._repetition.to_log(text, time.monotonic())) is not None:",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "relay-that-others-list",
+        "Nothing is planned over the dead, whoever still lists them.",
+        " if link.neighbour in among}",
+        "}",
+        ("core/test_planning.py::test_nothing_is_planned_over_the_dead",),
+    ),
+    Mutation(
         "room-of-others",
         "The coordinator asks of nobody more room than its card gives.",
         "max(limit.room, STAGING_BYTES)",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "state-of-the-dead",
+        "A state that is adopted is offered by somebody who lives.",
+        "[peer for peer in self._offers if self._sight.lives(peer)]",
+        "list(self._offers)",
+        ("sync/rounds/test_rounds.py::test_of_the_states_that_were_offered_one_of_the_living_is_adopted",),
+    ),
+    Mutation(
         "pause-after-a-better-plan",
         "An attempt that was given up for another plan is no reason to pause before the next.",
         "self._waiting.look(roll, now, self._replanning.given_up)",
