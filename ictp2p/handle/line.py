@@ -143,8 +143,10 @@ class Line:
 
     def _run(self) -> None:
         try:
-            self._process = self._start()
-            self._theirs.close()
+            try:
+                self._process = self._start()
+            finally:
+                self._theirs.close()
             with self._ours.makefile("rb", buffering=_READ) as incoming:
                 self._read(cast("BinaryIO", incoming))
             why = ""

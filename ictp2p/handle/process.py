@@ -251,7 +251,12 @@ class ProcessHandle:
             request.note,
             request.among,
         )
-        return self._requests.ask(message, Outcome, number)
+        try:
+            return self._requests.ask(message, Outcome, number)
+        except BaseException:  # the peer never hears of it, and says nothing more of it
+            self._rounds.pop(number, None)
+            self._questions.holds.pop(number, None)
+            raise
 
     def give_up(self) -> None:
         """Fail the contribution that stands, before leaving; with the process gone, none does."""

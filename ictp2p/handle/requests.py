@@ -78,7 +78,7 @@ class Requests:
             number: one of `number`; None: any.
             keeps: memory that the peer may use until it has answered.
             last: called before the answer is given; if it raises, that is the answer.
-            after: called once the peer has answered, well or not.
+            after: called once the peer has answered, well or not, or could not be asked; not if its process ends.
 
         Raises:
             PeerClosed: the process is gone, or this one is a fork of who asks it.
@@ -91,7 +91,11 @@ class Requests:
             if self.error is not None:
                 raise PeerClosed(str(self.error))  # another one: what is kept would keep the frames of each time
             self._standing[number] = _Request(kind, future, keeps, last, after)
-        self._say(number, message)
+        try:
+            self._say(number, message)
+        except BaseException:
+            self._forget(number)
+            raise
         future.add_done_callback(lambda done: self._cancelled(number) if done.cancelled() else None)
         return future
 
@@ -123,6 +127,13 @@ class Requests:
         for request in standing.values():
             with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
                 request.future.set_exception(error)
+
+    def _forget(self, number: int) -> None:
+        """What could not be said is asked of nobody; unless the process has ended meanwhile, and `end` was told."""
+        with self._lock:
+            request = self._standing.pop(number, None)
+        if request is not None and request.after is not None:
+            request.after()
 
     def _cancelled(self, number: int) -> None:
         with contextlib.suppress(PeerClosed):

@@ -195,9 +195,18 @@ class ThreadHandle:
 
     def reduce(self, request: RoundRequest, attempts: Attempts) -> Future[Outcome]:
         """Bring a contribution."""
-        return self.loop.submit(lambda: self._reduce(request, attempts))
+        began: list[bool] = []
 
-    async def _reduce(self, request: RoundRequest, attempts: Attempts) -> Outcome:
+        def unbegun() -> None:  # in the loop's turn, by which it has begun, or never does
+            if not began:
+                attempts.over()
+
+        future = self.loop.submit(lambda: self._reduce(request, attempts, began))
+        future.add_done_callback(lambda done: self.loop.post(unbegun) if done.cancelled() else None)
+        return future
+
+    async def _reduce(self, request: RoundRequest, attempts: Attempts, began: list[bool]) -> Outcome:
+        began.append(True)
         work = Reduction(
             request.spec,
             request.inputs,

@@ -53,6 +53,7 @@ class GroupStore:
         if self._renewal is None or self._renewal.done() or host != self._asked_for:
             self._asked_for = host
             self._renewal = asyncio.get_running_loop().create_task(self._renew(host, self._renewal))
+            self._renewal.add_done_callback(_seen)
         while True:
             renewal = self._renewal
             await asyncio.wait([renewal])
@@ -76,3 +77,9 @@ class GroupStore:
         old, self._present = self._present, store
         if old is not None:  # shielded: nobody else knows it, and what waits for a thread would be called back
             await asyncio.shield(blocking(old.close))
+
+
+def _seen(renewal: asyncio.Task[str]) -> None:
+    """Nobody asks how a renewal went that another one has taken the place of."""
+    if not renewal.cancelled():
+        renewal.exception()

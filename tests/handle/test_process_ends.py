@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import select
@@ -141,6 +142,20 @@ def test_a_process_is_ended_that_has_no_thread_to_answer_it(monkeypatch: pytest.
     assert not lines[0]._thread.is_alive()
     assert not lines[0]._writer.is_alive()
     assert not lines[0]._watchdog._thread.is_alive()
+
+
+def test_a_process_that_cannot_be_started_leaves_no_end_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: where there were no more descriptors, each try took one."""
+
+    def none(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("ictp2p.handle.line.subprocess.Popen", none)
+    ended: list[PeerClosed] = []
+    line = Line("a", lambda number, message: None, ended.append)
+    line._thread.join(10)
+    assert "Too many open files" in str(ended[0])
+    assert (line._ours.fileno(), line._theirs.fileno()) == (-1, -1)
 
 
 def test_one_piece_of_a_state_is_made_at_a_time_and_the_next_one_when_it_has_left() -> None:

@@ -150,3 +150,16 @@ def test_a_signals_handler_may_ask_wherever_it_comes_into_a_question() -> None:
         for number in peer.asked:
             requests.answered(number, raw(number))
         assert sorted(future.result(0) for future in asked) == [1, 2], at
+
+
+def test_what_could_not_be_said_is_asked_of_nobody_and_keeps_nothing() -> None:
+    """Regression: it stood for ever, and so did the memory that the peer might have used for it."""
+
+    def refuse(*_: object) -> None:
+        raise StateError("too long")
+
+    requests, let_go = Requests(refuse, lambda _: None), list[str]()
+    with pytest.raises(StateError, match="too long"):
+        requests.ask(to_peer.Start(), None, keeps=bytearray(9), after=lambda: let_go.append("it"))
+    assert let_go == ["it"]
+    assert not requests._standing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -142,3 +143,22 @@ async def test_a_store_is_closed_though_whoever_closes_it_is_cancelled_before_a_
     await busy
     await loop.shutdown_default_executor()
     assert shop.open == []
+
+
+async def test_of_a_renewal_that_another_one_replaced_nobody_hears_that_it_failed() -> None:
+    """Regression: asyncio told of an exception that nobody had retrieved, once it came by."""
+    said, shop = list[str](), Shop()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    shop.gate.clear()
+    store = GroupStore(shop)
+    first = asyncio.create_task(store.renew("elsewhere"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(store.renew("here"))
+    await asyncio.sleep(0)
+    shop.gate.set()
+    assert await first == await second == "here:1"
+    await store.close()
+    del first, second
+    store._renewal = None
+    gc.collect()
+    assert said == []

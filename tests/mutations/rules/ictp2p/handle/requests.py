@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "unsaid-stands-for-ever",
+        "What could not be said is asked of nobody.",
+        "            self._forget(number)\n            raise\n",
+        "            raise\n",
+        ("handle/test_requests.py::test_what_could_not_be_said_is_asked_of_nobody_and_keeps_nothing",),
+    ),
+    Mutation(
         "fork-waits-for-a-lock",
         "A fork asks nothing of its parent's peer, and waits for no lock that a thread held when it was made.",
         "        if os.getpid() != self._process:",

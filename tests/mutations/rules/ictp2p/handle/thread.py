@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "unbegun-is-waited-for",
+        "Nobody waits for the end of a round that never began.",
+        "            if not began:\n",
+        "            if False:\n",
+        ("training/test_conversation.py::test_an_interrupt_does_not_wait_for_a_round_that_never_began",),
+    ),
+    Mutation(
         "still-peer-waited-for",
         "Who counts seconds does not wait for a peer that stands still.",
         "            return self.loop.call(act, seconds)\n",

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "replaced-renewal-unheard",
+        "Of a renewal that another one replaced nobody hears that it failed.",
+        "            self._renewal.add_done_callback(_seen)\n",
+        "",
+        ("runtime/test_group_store.py::test_of_a_renewal_that_another_one_replaced_nobody_hears_that_it_failed",),
+    ),
+    Mutation(
         "store-opened-twice",
         "The store that a roster names stays open, though its leader asked for it again while it was being opened.",
         "self._renewal.done() or host",
