@@ -44,9 +44,17 @@ class Contacts:
         return self._overlay.crowded
 
     def can_be_spared(self, peer: PeerId) -> bool:
-        """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
-        cluster = self._context.directory.cluster_of(peer)
-        return self._overlay.sparse and cluster not in (None, self._context.cluster)
+        """Connections to other clusters, in a mesh that is not complete; an observer is none's business.
+
+        In one that is complete, those that are not between two leaders: a worker came in over them, or looked for a
+        quorum. Once there is one they lead to nobody who is not met otherwise, and of workers there may be hundreds.
+        """
+        context = self._context
+        cluster = context.directory.cluster_of(peer)
+        if cluster is None or cluster == context.cluster:
+            return False
+        both_lead = context.leading and context.directory.leader_of(cluster) == peer
+        return self._overlay.sparse or (not both_lead and context.m.rounds.in_touch())
 
     def _gone(self) -> set[str]:
         """Former workers of this cluster who will not be back."""

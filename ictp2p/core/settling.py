@@ -104,7 +104,7 @@ class Settling:
             wanted = self._contacts.wanted()
             self._dialer.want(wanted, self._context.now)
             self._thrift.picked(frozenset(wanted), crowded=self._contacts.crowded)
-        if self._is_new_basis("needed", (wishes, frozenset(self._meetings.greeted))):
+        if self._is_new_basis("needed", (wishes, frozenset(self._meetings.greeted), self._context.m.rounds.in_touch())):
             self._thrift.settle(self._meetings.greeted, self._contacts.can_be_spared)
 
     def _is_new_basis(self, what: str, *parts: object) -> bool:

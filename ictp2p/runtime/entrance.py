@@ -132,11 +132,14 @@ class Entrance:
 
     def _sought(self, turn: int) -> Sequence[Address]:
         """Where to look for others now."""
-        if not (self._core.connected() and self._core.m.rounds.in_touch()):
+        if not self._in_touch():
             return self._addresses()
         if turn % _SELDOM or not self._core.leading:
             return ()
         return self._vacant(turn // _SELDOM) if self._core.neighbours() else self._addresses()
+
+    def _in_touch(self) -> bool:
+        return bool(self._core.connected()) and self._core.m.rounds.in_touch()
 
     def _vacant(self, turn: int) -> Sequence[Address]:
         """Addresses where nobody is known to be, a few each turn: the dead, and those who left, may be hundreds."""
@@ -237,13 +240,16 @@ class Entrance:
         return tuple(dict.fromkeys([*self._seeds, *self._former, *now_known]))
 
     async def _call_on(self, addresses: Sequence[Address]) -> None:
-        """Dial those that no connected peer has, a few at a time."""
+        """Dial those that no connected peer has, a few at a time, and no more once a lost quorum is found."""
         known = {*addresses, *self._addresses()}
         self._answers = {address: answer for address, answer in self._answers.items() if address in known}
         here = set(self._core.linked())
         met = {str(self._core.directory.endpoint(peer)) for peer in here}
         due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]
+        lost = not self._in_touch()
         for start in range(0, len(due), _AT_ONCE):
+            if lost and self._in_touch():
+                return
             await asyncio.gather(*(self._try(address) for address in due[start : start + _AT_ONCE]))
 
     async def _try(self, address: Address) -> None:

@@ -199,6 +199,8 @@ class Holding(Message, tag=18, frozen=True, array_like=True):
     """Empty where it holds none."""
     begun: bool = True
     """Whether its worker trains, or is ready to: before, it may yet bring a checkpoint."""
+    seen: Count = 0
+    """From which version on it was there when they were agreed on."""
 
 
 PaxosMessage = Prepare | Promise | Accept | Accepted | Refused | Decision | Chosen | Greet

@@ -61,7 +61,7 @@ class Story:
         return tensor[0].item()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6])  # in 3 the plan does without the line that is cut
 def test_a_pair_that_cannot_hear_each_other_any_more_misses_no_call(seed: int) -> None:
     """Regression: of ten such cuts, both ways, five cost a cluster a call."""
     rng = random.Random(seed)

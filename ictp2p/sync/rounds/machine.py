@@ -80,7 +80,7 @@ class Rounds:
         self._part = Part(me, validate)
         self._stock = stock
         opener = Opener(me, profile, planner, validate)
-        survey = Survey(me, profile, self._sight, self._held, self._begun, self._saw)
+        survey = Survey(me, profile, self._sight, self._held, self._begun, lambda: self._seen)
         self._coordinator = Coordinator(me, profile, self._sight, opener, survey)
         self._spoken: tuple[object, ...] = ()
         self._repeat_at: float | None = None
@@ -88,8 +88,8 @@ class Rounds:
         self._reason = "nothing was asked yet"
         self._in_office = False
         self._leaving = Leaving(agreement, self._sight)
-        self._former = -1
-        """The newest version of the state that may be of a former life; in the first one there is none."""
+        self._seen = 0
+        """From which version of the state on this life was there when they were agreed on."""
         self._caught_up = False
         """Whether this life knows what the voters did before it."""
 
@@ -266,10 +266,6 @@ class Rounds:
         """Whether our worker brings nothing more."""
         return self._stock() is not None
 
-    def _saw(self, version: int) -> bool:
-        """Whether this process was there when a version of the state was agreed on."""
-        return version > self._former
-
     def _lacking(self, agreed: StateRef) -> str:
         """That this peer lacks the agreed state, in words, and who may have it; nothing if it holds that."""
         version, digest = self._held()
@@ -296,7 +292,7 @@ class Rounds:
             case Excused():
                 self._leaving.excused(sender, message.slot)
             case Inquire():
-                return [Send(sender, Holding(self.agreement.slot, *self._held(), self._begun()))]
+                return [Send(sender, Holding(self.agreement.slot, *self._held(), self._begun(), self._seen))]
             case Holding():
                 self._coordinator.survey.heard(sender, message, now)
             case Rejected():
@@ -317,7 +313,7 @@ class Rounds:
                     settled += self._absence.decided(effect.value, now)
             effects = self._act(now)
             if not effects:
-                self._caught_up = self._caught_up or self.agreement.informed
+                self._caught_up = self._caught_up or (self.agreement.tip is not None and self.agreement.informed)
                 return settled
 
     def _look_back(self, value: Value) -> None:
@@ -326,7 +322,7 @@ class Rounds:
         Disks may hold what was accepted, and not that it was decided: then this life completes a round of the former.
         """
         if not self._caught_up:
-            self._former = value.state.version + isinstance(value, Open)
+            self._seen = value.state.version + isinstance(value, Open) + 1
 
     def _act(self, now: float) -> Effects:
         """What follows from the state as it is: whom to doubt, what to say, what to propose."""

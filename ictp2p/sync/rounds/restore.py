@@ -87,7 +87,7 @@ class Survey:
         sight: whom to ask, and who is dead.
         held: what this peer itself holds.
         begun: whether its worker brings nothing more.
-        saw: whether this process was there when a version was agreed on.
+        seen: from which version on this process was there when they were agreed on.
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class Survey:
         sight: Sight,
         held: Callable[[], Held],
         begun: Callable[[], bool] = lambda: True,
-        saw: Callable[[int], bool] = lambda _: False,
+        seen: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._me = me
         self._profile = profile
         self._sight = sight
         self._held = held
         self._begun = begun
-        self._saw = saw
-        self._answers: dict[PeerId, tuple[float, Held, bool]] = {}
+        self._seen = seen
+        self._answers: dict[PeerId, tuple[float, Held, bool, int]] = {}
         self._about: StateRef | None = None
         self._since: float | None = None
         self._ask_at = -math.inf
@@ -113,7 +113,7 @@ class Survey:
 
     def heard(self, sender: PeerId, answer: Holding, now: float) -> None:
         """Take an answer."""
-        self._answers[sender] = (now, (answer.version, answer.digest), answer.begun)
+        self._answers[sender] = (now, (answer.version, answer.digest), answer.begun, answer.seen)
 
     def heard_since(self, moment: float) -> set[PeerId]:
         """Who has answered anything since then."""
@@ -171,10 +171,14 @@ class Survey:
         return Finding(words, wake, ask, self._alarm(tip.state, source, due, now))
 
     def _is_certain(self, tip: Value, known: dict[PeerId, Held]) -> bool:
-        """Whether all who could hold the agreed state are back without it, or never had it."""
+        """Whether all who could hold the agreed state are back without it, or never had it.
+
+        And whether any of us was there when it was agreed on: a mesh that was stopped whole may have checkpoints of it.
+        """
+        seen = min(self._seen() if p == self._me else self._answers[p][3] for p in known)
         begun = {p for p in known if (self._begun() if p == self._me else self._answers[p][2])}
         others = filter(self._sight.lives, self._sight.workers())
-        return self._saw(tip.state.version) and begun.issuperset((*tip.state.providers, *tip.voters, *others))
+        return seen <= tip.state.version and begun.issuperset((*tip.state.providers, *tip.voters, *others))
 
     def _wait(self, tip: Value, known: dict[PeerId, Held], source: Held | None, due: float, now: float) -> str | None:
         """What is waited for, in words; None if it is time to go back to `source`."""

@@ -37,12 +37,13 @@ class Office:
     now: float = 0.0
     unready: set[PeerId] = field(default_factory=set)
     """Whose workers may yet bring a checkpoint."""
-    seen: bool = True
+    seen: dict[PeerId, int] = field(default_factory=dict)
+    """From which version on each has seen them agreed on, where that is not all."""
 
     def __post_init__(self) -> None:
         self.sight = Sight(A, PROFILE.voter_grace, 0.0)
-        ready, saw = (lambda: A not in self.unready), (lambda _: self.seen)
-        self.survey = Survey(A, self.profile, self.sight, lambda: self.mine, ready, saw)
+        ready, seen = (lambda: A not in self.unready), (lambda: self.seen.get(A, 0))
+        self.survey = Survey(A, self.profile, self.sight, lambda: self.mine, ready, seen)
         self.alarms: list[StateMissing] = []
         self.asked: list[PeerId] = []
         self.view()
@@ -61,7 +62,8 @@ class Office:
         for peer in found.ask:
             self.asked.append(peer)
             if peer in self.answers:
-                self.survey.heard(peer, Holding(9, *self.answers[peer], peer not in self.unready), self.now)
+                answer = Holding(9, *self.answers[peer], peer not in self.unready, self.seen.get(peer, 0))
+                self.survey.heard(peer, answer, self.now)
         if found.alarm is not None:
             self.alarms.append(found.alarm)
         return self.survey.look(TIP, self.now) if found.ask else found
@@ -158,10 +160,14 @@ def test_where_all_are_back_without_it_nobody_is_waited_for() -> None:
         Office(mine=(6, b"six"), answers=answers, dead={D}),
         *(Office(mine=(6, b"six"), answers={p: a for p, a in answers.items() if p != one}) for one in (B, C, D)),
         *(Office(mine=(6, b"six"), answers=answers, unready={one}) for one in (A, B, C, D)),
-        Office(mine=(6, b"six"), answers=answers, seen=False),
+        Office(mine=(6, b"six"), answers=answers, seen=dict.fromkeys((A, B, C, D), LOST.version + 1)),
     ):
         assert case.until(PROFILE.restore_after - 1).source is None, case
         assert case.until(100.0).source == (6, b"six")
+    for one in (A, B, C, D):
+        seen = {other: LOST.version if other == one else LOST.version + 1 for other in (A, B, C, D)}
+        lived = Office(mine=(6, b"six"), answers=answers, seen=seen)
+        assert lived.until(PROFILE.restore_after - 1).source == (6, b"six"), "one who was there is enough"
     never = Office(mine=(6, b"six"), answers=answers, profile=replace(PROFILE, restore_after=math.inf))
     assert never.until(10000.0).source is None
 

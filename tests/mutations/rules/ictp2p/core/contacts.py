@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "workers-stay-connected",
+        "What a worker dialed to find the others is given up once it has found them.",
+        " or (not both_lead and context.m.rounds.in_touch())",
+        "",
+        ("sim/test_few_connections.py::test_after_a_restart_of_all_or_a_partition_nobody_is_connected_to_everybody",),
+    ),
+    Mutation(
         "former-life-dialed",
         "A dead worker is not dialed where a living one has its address.",
         "(card.peer for card in dead if card.endpoint(mate=True) in taken)",

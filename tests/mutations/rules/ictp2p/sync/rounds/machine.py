@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "former-for-good",
         "Who knows what the others do lives through what is agreed on from then on.",
-        "self._caught_up = self._caught_up or self.agreement.informed",
+        "self._caught_up = self._caught_up or (self.agreement.tip is not None and self.agreement.informed)",
         "pass",
         (
             "sync/rounds/test_rounds.py::test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life_completed_it",
@@ -17,8 +17,8 @@ MUTATIONS: Final = (
     Mutation(
         "completed-is-not-seen",
         "Who completes what was accepted in a former life has not lived through that.",
-        "value.state.version + isinstance(value, Open)",
-        "value.state.version",
+        "value.state.version + isinstance(value, Open) + 1",
+        "value.state.version + 1",
         (
             "sync/rounds/test_rounds.py::test_what_was_agreed_on_in_a_former_life_was_seen_by_nobody_though_this_life_completed_it",
         ),
