@@ -75,7 +75,7 @@ class Mesh:
         self._peers[0].subscribe(self._notice)
         for peer, host in zip(self._peers, hosts, strict=True):
             assert host.process is not None
-            world.loop.perform(functools.partial(host.process.context.run, peer.set_training, True, b"same"))
+            world.loop.perform(functools.partial(host.process.context.run, peer.set_training, True))
         world.run_until(self._ready, within=UP, what="everybody knows that all are ready")
 
     def call(self, elements: int, within: float) -> tuple[float, plans.Plan, tuple[PeerId, ...], str]:

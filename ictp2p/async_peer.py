@@ -341,9 +341,9 @@ class AsyncPeer:
         """Give an input to one machine and carry out what it asks for."""
         self.driver.call(channel, act)
 
-    def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
-        """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
-        self.control.set_training(training, draining, config)
+    def set_training(self, training: bool) -> None:
+        """Say whether rounds should wait for this cluster."""
+        self.control.set_training(training)
 
     async def informed(self) -> None:
         """Wait until this peer knows what the voters do, for as long at most as it takes to reach one.

@@ -142,7 +142,7 @@ class Supervisor:
         assert peer is not None
         self._world.trace.event(host.name, "leaving")
         if host.worker is not None:
-            peer.set_training(False, draining=True)
+            peer.set_training(False)
         released = await peer.leave()
         if host.process is process:
             host.left = True

@@ -106,7 +106,7 @@ class Worker:
         """Train until the process ends: as leader by rounds, else by following."""
         self.peer.serve_state(self.state)
         self.peer.subscribe(lambda _: self._look())
-        self.peer.set_training(False, CONFIG)
+        self.peer.set_training(False)
         self._look()
         while self.workload.rounds is None or self.state.version < self.workload.rounds:
             await self._led.wait()

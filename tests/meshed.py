@@ -52,7 +52,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def training(*peers: AsyncPeer) -> None:
     for peer in peers:
-        peer.set_training(True, b"same")
+        peer.set_training(True)
 
 
 def reduction(value: float, elements: int = ELEMENTS, name: str = "test") -> Reduction:

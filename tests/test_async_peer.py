@@ -98,7 +98,7 @@ async def test_a_subscriber_that_raises_does_so_at_its_own_cost() -> None:
         peer.subscribe(raises)
         peer.subscribe(heard.append)
         connection = peer.driver.connection(other.id)
-        other.set_training(True, b"same")
+        other.set_training(True)
         await until(lambda: bool(heard) and any(c["training"] for c in peer.status()["clusters"]))
         assert peer.driver.connection(other.id) is connection
         peer._fail(StateError("no space left"))

@@ -84,11 +84,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     """The leader first, then the others by id."""
     training: bool = False
     """Whether rounds wait for it: it holds the current state and takes steps."""
-    draining: bool = False
     version: int = 0
     """Version of the committed global state that it holds."""
-    config: bytes = b""
-    """Digest of model and policy; all clusters that train together have the same."""
     links: tuple[LinkCard, ...] = ()
     up: float = 0.0
     """Bytes/s that its leader may send in all, where that is limited; 0 if it is not, or not known."""

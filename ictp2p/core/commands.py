@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ictp2p.core.cards import ClusterCard
 from ictp2p.errors import PeerFailed
 from ictp2p.machine import Notice, Persist
 from ictp2p.types import Address, PeerId
@@ -57,13 +56,6 @@ class MeshLearned(Notice):
 @dataclass(frozen=True, slots=True)
 class Resigned(Notice):
     """After `Core.resign`: whoever leads this cluster now is another, or nobody is left of it but this peer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigDiffers(Notice):
-    """A cluster trains something else than this one: `card.config` is not ours."""
-
-    card: ClusterCard
 
 
 @dataclass(frozen=True, slots=True)

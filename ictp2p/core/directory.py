@@ -156,4 +156,4 @@ class Directory:
 
 def _standing(card: ClusterCard) -> tuple[object, ...]:
     """What others act upon in a cluster's card."""
-    return (card.leader, card.term, card.workers, card.training, card.draining, card.behind, card.config, card.lineage)
+    return (card.leader, card.term, card.workers, card.training, card.behind, card.lineage)

@@ -8,7 +8,7 @@ though not here, is the word of a copy of this peer.
 from __future__ import annotations
 
 from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, decode_peer_card
-from ictp2p.core.commands import ConfigDiffers, IdentityTaken, MemberChanged
+from ictp2p.core.commands import IdentityTaken, MemberChanged
 from ictp2p.core.context import Context
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.packets import Channel
@@ -92,11 +92,9 @@ class Membership:
             self._learn_cluster(decode_cluster_card(record.payload))
 
     def _learn_cluster(self, card: ClusterCard) -> None:
-        context, ours = self._context, self._publication.config
+        context = self._context
         if context.directory.learn_cluster(card):
             self._meetings.departed.discard(card.leader)
-        if card.config and ours and card.config != ours:
-            context.out.append(ConfigDiffers(card))
         if card.cluster == context.cluster:
             self._claimed_elsewhere(card)
 

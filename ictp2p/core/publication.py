@@ -42,12 +42,8 @@ class Publication:
 
         A leader that has just started again has said nothing yet, and its mates may be in the middle of calls.
         """
-        self.draining = False
-        """Whether it is about to leave."""
         self.behind = 0.0
         """Seconds that it needs to fetch the state, if it has been overtaken at that; else 0."""
-        self.config = b""
-        """A digest of the model and policy that it trains by."""
         self._context = context
         self._neighbourhood = neighbourhood
         self._limits = limits
@@ -69,9 +65,7 @@ class Publication:
             term=context.m.election.term,
             workers=(context.card, *(known[mate] for mate in context.mates() if mate in known)),
             training=self.training or context.m.rosters.mates_call,
-            draining=self.draining,
             version=tip[1].state.version if tip else 0,
-            config=self.config,
             links=self._neighbourhood.link_cards(),
             up=self._limits.up,
             room=self._limits.room,

@@ -174,11 +174,10 @@ class Core:
 
     # ------------------------------------------------------------ inputs from the training side
 
-    def set_training(self, training: bool, draining: bool, config: bytes, now: float) -> list[Command]:
-        """Say whether rounds should wait for this peer's cluster, and by which model and policy it trains."""
+    def set_training(self, training: bool, now: float) -> list[Command]:
+        """Say whether rounds should wait for this peer's cluster."""
         self._context.now = now
-        told = self.publication
-        told.training, told.draining, told.config = training, draining, config
+        self.publication.training = training
         self._context.dirty = True
         return self._finish()
 

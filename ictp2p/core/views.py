@@ -73,7 +73,7 @@ def _view(same: _Same, status: Status) -> ClusterView:
         term=card.term,
         alive=status.present,
         suspect=status is Status.SUSPECT,
-        training=card.training and not card.draining,
+        training=card.training,
         behind=card.behind,
         candidates=durable or workers,
         workers=workers,

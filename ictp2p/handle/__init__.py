@@ -237,8 +237,8 @@ class Handle(Protocol):
 
     # The state.
 
-    def set_training(self, training: bool, config: bytes | None = None) -> None:
-        """Say whether rounds should wait for this cluster, and what it trains."""
+    def set_training(self, training: bool) -> None:
+        """Say whether rounds should wait for this cluster."""
         ...
 
     def offer(self, digest: bytes) -> None:

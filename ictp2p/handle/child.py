@@ -146,8 +146,8 @@ class Child:
                 return self.service.failed(generation, breach)
             case to_peer.Attends(stage=stage, generation=generation):
                 return self.service.attends(stage, generation)
-            case to_peer.SetTraining(training=training, config=config):
-                return self.peer.set_training(training, config)
+            case to_peer.SetTraining(training=training):
+                return self.peer.set_training(training)
             case to_peer.Offer(digest=digest):
                 return self.service.offer(digest)
             case to_peer.Waiting():

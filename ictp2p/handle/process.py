@@ -210,9 +210,9 @@ class ProcessHandle:
 
     # ------------------------------------------------------------ the state
 
-    def set_training(self, training: bool, config: bytes | None = None) -> None:
+    def set_training(self, training: bool) -> None:
         """Say whether rounds should wait for this cluster."""
-        self._ask(to_peer.SetTraining(training, config), None)
+        self._ask(to_peer.SetTraining(training), None)
 
     def offer(self, digest: bytes) -> None:
         """Offer a state to begin with."""

@@ -97,7 +97,7 @@ class PeerService:
         core = self.peer.core
         own, alive = core.own_view(), core.m.mesh.alive()
         others = [c for name, c in core.directory.clusters.items() if name in alive and name != self.peer.cluster]
-        return sorted(c.cluster for c in [*others, *([own] if own else [])] if c.training and not c.draining)
+        return sorted(c.cluster for c in [*others, *([own] if own else [])] if c.training)
 
     # ------------------------------------------------------------ news
 

@@ -175,9 +175,9 @@ class ThreadHandle:
 
     # ------------------------------------------------------------ the state
 
-    def set_training(self, training: bool, config: bytes | None = None) -> None:
+    def set_training(self, training: bool) -> None:
         """Say whether rounds should wait for this cluster."""
-        self.loop.call(lambda: self._peer.set_training(training, config))
+        self.loop.call(lambda: self._peer.set_training(training))
 
     def offer(self, digest: bytes) -> None:
         """Offer a state to begin with."""

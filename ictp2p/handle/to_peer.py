@@ -91,7 +91,6 @@ class SetTraining(Words, tag=11, frozen=True, array_like=True):
     """Whether rounds should wait for this cluster."""
 
     training: bool
-    config: bytes | None
 
 
 class Offer(Words, tag=12, frozen=True, array_like=True):

@@ -152,12 +152,10 @@ class ControlPlane:
         """Give an input to one machine and carry out what it asks for."""
         self.driver.call(channel, act)
 
-    def set_training(self, training: bool, draining: bool, config: bytes | None) -> None:
-        """Say whether rounds should wait for this cluster, and what it trains, if that is not what it was."""
-        told = self.core.publication
-        config = told.config if config is None else config
-        if (training, draining, config) != (told.training, told.draining, told.config):
-            self._execute(self.core.set_training(training, draining, config, self._seams.clock()))
+    def set_training(self, training: bool) -> None:
+        """Say whether rounds should wait for this cluster, if that is not what was said."""
+        if training != self.core.publication.training:
+            self._execute(self.core.set_training(training, self._seams.clock()))
 
     def overtaken(self, seconds: float) -> float:
         """A newer state was agreed on in the `seconds` that this peer fetched one: have the next round wait for it.

@@ -116,7 +116,6 @@ def _cluster(core: Core, name: ClusterId, status: str, seconds: int | None) -> d
         "term": card.term,
         "workers": len(card.workers),
         "training": card.training,
-        "draining": card.draining,
         "state_version": card.version if core.leading else None,
     }
 

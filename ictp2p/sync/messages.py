@@ -111,8 +111,6 @@ class Ready(Message, tag=10, frozen=True, array_like=True):
     spec: Spec
     base: StateRef | None
     """State that the contribution starts from; its digest must be the agreed one. None if there is none."""
-    info: Annotated[bytes, msgspec.Meta(max_length=64 * 1024)]
-    """For the planner: addresses, measurements."""
     note: Note = b""
     """For all other participants; see `Participant`."""
     slack: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_SLACK)] = 0.0

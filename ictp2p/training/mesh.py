@@ -220,7 +220,7 @@ class TrainingMesh:
 
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
-        self._said.begins(spec.config)
+        self._said.begins()
         agreed = self.offer(digest, idle)
         if agreed.digest == digest:
             self._said.trains(True)

@@ -47,9 +47,9 @@ class Said:
             self._peer.set_training(training)
             self._training = training
 
-    def begins(self, config: bytes) -> None:
-        """Say what all must share; rounds need not wait yet."""
-        self._peer.set_training(False, config)
+    def begins(self) -> None:
+        """Say that rounds need not wait yet, whatever was said before."""
+        self._peer.set_training(False)
         self._training = False
 
     def _wants(self, ready: bool, described: Device, calls: bool = False) -> None:

@@ -154,6 +154,6 @@ def test_five_hundred_workers_with_their_links_fit_into_a_record(links: int) -> 
         for n in range(500)
     ]
     rows = tuple(LinkCard(ClusterId(f"cluster-{n:03d}"), 1.2e8, 1.1e8, 0.043, 0.01, 0.0, 0.0) for n in range(links))
-    whole = ClusterCard(cluster, workers[0].peer, 3, tuple(workers), True, False, 12345, keys.randbytes(32), rows)
+    whole = ClusterCard(cluster, workers[0].peer, 3, tuple(workers), True, 12345, rows)
     assert fitted(whole, MAX_PAYLOAD) is whole
     assert decode_cluster_card(encode_card(whole)) == whole

@@ -47,7 +47,7 @@ def request(
     spec = Spec(kind, name, "float32", 1_000_000, "avg", "none")  # type: ignore[arg-type]
     participants = tuple(Participant(ClusterId(n), PeerId(n.upper()), 1, 1.0) for n in names)
     pairs = tuple((PeerId(a), PeerId(b)) for a, b in failures)
-    return PlanRequest(1, 1, spec, participants, {}, pairs)
+    return PlanRequest(1, 1, spec, participants, pairs)
 
 
 def test_a_slow_link_that_alone_was_measured_is_no_model_for_faster_ones() -> None:

@@ -26,7 +26,7 @@ BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
 def train(world: World, hosts: dict[str, list[Host]]) -> None:
     for group in hosts.values():
         for host in group:
-            world.do(host, host.core.set_training(True, False, b"", world.now))
+            world.do(host, host.core.set_training(True, world.now))
     world.run(0.5)
 
 
@@ -182,7 +182,7 @@ def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster
     world.run(3.0)
     assert [h.core.m.election.term for h in pair if h.core.leading] == [1, 1]
     for training in (True, False, True):  # the loser has had more to say, so its record is the newer one
-        world.do(loser, loser.core.set_training(training, False, b"", world.now))
+        world.do(loser, loser.core.set_training(training, world.now))
         world.run(0.5)
     world.cut.clear()
     world.run(5.0)
@@ -235,7 +235,7 @@ def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
     hosts = mesh(world, "a", "b", workers=1)
     leaving = hosts["b"][0]
     world.do(leaving, leaving.core.leave(world.now))
-    world.do(leaving, leaving.core.set_training(True, False, b"", world.now))
+    world.do(leaving, leaving.core.set_training(True, world.now))
     world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
@@ -466,6 +466,6 @@ def test_a_cluster_whose_card_is_too_long_stays_in_the_mesh_and_says_so(monkeypa
     own = heir.core.own_view()
     assert own is not None
     assert len(own.workers) == 5, "inside the cluster all are known"
-    world.do(heir, heir.core.set_training(True, False, b"", world.now))
+    world.do(heir, heir.core.set_training(True, world.now))
     world.run(2.0)
     assert observer.core.directory.clusters[ClusterId("b")].training, "what changes is told all the same"

@@ -23,8 +23,8 @@ class Listening:
     def wants(self, ready: bool, device: object, calls: bool) -> None:
         self.told.append(("wants", ready))
 
-    def set_training(self, training: bool, *config: bytes) -> None:
-        self.told.append(("training", training, *config))
+    def set_training(self, training: bool) -> None:
+        self.told.append(("training", training))
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_peer_is_told_what_it_does_not_know_and_nothing_twice(peer: Any) -> 
 
 def test_a_training_that_begins_is_waited_for_once_it_has_a_state(peer: Any) -> None:
     said = Said(peer)
-    said.begins(b"digest")
+    said.begins()
     said.trains(False)
     said.trains(True)
-    assert peer.told == [("training", False, b"digest"), ("training", True)]
+    assert peer.told == [("training", False), ("training", True)]

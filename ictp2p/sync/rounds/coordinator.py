@@ -196,10 +196,10 @@ class Coordinator:
 
     def _detour(self, tip: Open, now: float) -> str | None:
         """Why another plan should be tried; None where that is not worth it."""
-        readies, edges = self._readies.all(), self._failures.edges
+        edges = self._failures.edges
 
         def ask(forecast: bool) -> tuple[float, float]:
-            return self._opener.rival(tip, readies, edges, forecast=forecast)
+            return self._opener.rival(tip, edges, forecast=forecast)
 
         return self._replanning.look(self._opened_at, ask, now)
 

@@ -32,8 +32,6 @@ class PlanRequest:
     attempt: int
     spec: Spec
     participants: tuple[Participant, ...]
-    info: Mapping[ClusterId, bytes]
-    """Each participant's `Contribution.info`."""
     failures: tuple[tuple[PeerId, PeerId], ...]
     """(who reported, whom it failed on) of this round's earlier attempts: edges to route around."""
     base: bytes = b""
@@ -115,9 +113,8 @@ class Opener:
         head = (tip.lineage, voters, tip.state, self.me, *number, spec)
         bare = Open(*head, (), b"", "", self.profile.deadline(0.0), misfits[:1024])
         parts = fitting(bare, ready)
-        info = _info({part.cluster: chosen[part.cluster] for part in parts})
         try:
-            answer = self.planner(PlanRequest(*number, spec, parts, info, failures, tip.state.digest))
+            answer = self.planner(PlanRequest(*number, spec, parts, failures, tip.state.digest))
         except IctError as error:
             return f"no plan: {error}"
         left = len(ready) - len(parts)
@@ -131,10 +128,10 @@ class Opener:
         """Have the attempt that probably follows `tip` planned already, where such a plan is one for all."""
         if spec.kind in ("sync", "reduce") and spec.grouping == "all":
             with contextlib.suppress(IctError):
-                self.planner(PlanRequest(*upcoming(tip), spec, parts, {}, (), tip.state.digest))
+                self.planner(PlanRequest(*upcoming(tip), spec, parts, (), tip.state.digest))
 
     def rival(
-        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...], *, forecast: bool
+        self, running: Open, failures: tuple[tuple[PeerId, PeerId], ...], *, forecast: bool
     ) -> tuple[float, float]:
         """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling.
 
@@ -145,7 +142,6 @@ class Opener:
             running.attempt,
             running.spec,
             running.participants,
-            _info(readies),
             failures,
             running.state.digest,
             running.plan,
@@ -156,7 +152,3 @@ class Opener:
         except IctError:
             return 0.0, 0.0
         return answer.running, answer.seconds
-
-
-def _info(chosen: Standing) -> dict[ClusterId, bytes]:
-    return {name: ready.info for name, (_, ready) in chosen.items()}

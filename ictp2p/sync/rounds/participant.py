@@ -62,8 +62,6 @@ class Contribution:
     weight: float
     spec: Spec
     base: StateRef | None
-    info: bytes = b""
-    """For the planner, opaque here."""
     note: bytes = b""
     """For all other participants, opaque here."""
     slack: float = 0.0
@@ -102,7 +100,7 @@ class Part:
             return self._verdict_message(slot, self.bound)
         if self.standing is not None:
             c = self.standing
-            brought = (c.weight, c.spec, c.base, c.info, c.note, c.slack, c.newcomer)
+            brought = (c.weight, c.spec, c.base, c.note, c.slack, c.newcomer)
             return Ready(slot, upcoming(tip)[0], c.cluster, c.term, *brought)
         return Offer(slot, self.offer) if self.offer and tip.state.version == 0 else None
 

@@ -74,10 +74,6 @@ class Readies:
             if (clusters[name].alive if name in clusters else not self._sight.knew(leader))
         }
 
-    def all(self) -> Standing:
-        """All that are known, of whatever round."""
-        return self._by_cluster
-
     def of_round(self, number: int) -> list[ClusterId]:
         """The clusters that are READY for a round, whatever they start from."""
         return [name for name, (_, ready) in self._by_cluster.items() if ready.round == number]

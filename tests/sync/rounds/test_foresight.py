@@ -139,8 +139,7 @@ class Asked:
 
     def look(self, ready: dict[str, tuple[PeerId, Spec]], absent: str, attempt: int = 1) -> None:
         standing = {
-            ClusterId(c): (leader, Ready(1, 2, ClusterId(c), 1, 1.0, spec, None, b""))
-            for c, (leader, spec) in ready.items()
+            ClusterId(c): (leader, Ready(1, 2, ClusterId(c), 1, 1.0, spec, None)) for c, (leader, spec) in ready.items()
         }
         away = tuple(map(ClusterId, absent))
         tip: Any = None

@@ -28,7 +28,7 @@ SPECS = st.builds(
 
 def standing(specs: dict[str, Spec]) -> Standing:
     names = map(ClusterId, specs)
-    readies = [Ready(0, 1, ClusterId(name), 1, 1.0, spec, None, b"") for name, spec in specs.items()]
+    readies = [Ready(0, 1, ClusterId(name), 1, 1.0, spec, None) for name, spec in specs.items()]
     return {name: (PeerId(name), ready) for name, ready in zip(names, readies, strict=True)}
 
 

@@ -19,7 +19,7 @@ TRAINING = Spec("sync", "diloco", "float32", 3, "avg", "none", bytes(32))
 
 
 def standing(specs: list[Spec]) -> Standing:
-    readies = [Ready(0, 1, ClusterId(f"c{number}"), 1, 1.0, spec, None, b"") for number, spec in enumerate(specs)]
+    readies = [Ready(0, 1, ClusterId(f"c{number}"), 1, 1.0, spec, None) for number, spec in enumerate(specs)]
     return {ready.cluster: (PeerId(ready.cluster), ready) for ready in readies}
 
 

@@ -53,14 +53,13 @@ def state(letter: str = "c") -> StateRef:
 
 def standing(count: int, note: int) -> Standing:
     return {
-        name: (leader, Ready(0, 2, name, MOST, 1.0, SPEC, None, b"", bytes(note)))
+        name: (leader, Ready(0, 2, name, MOST, 1.0, SPEC, None, bytes(note)))
         for name, leader in zip(names(count), PEERS, strict=False)
     }
 
 
 def opened(tip: Value, ready: Standing, plan: int = MAX_PLAN) -> Open | str:
     def planner(request: PlanRequest) -> PlanAnswer:
-        assert request.info.keys() == {part.cluster for part in request.participants}
         return PlanAnswer(bytes(plan), "ä" * 2000)
 
     opener = Opener(VOTING[0], RoundProfile.local(), planner, lambda plan, parts: None)

@@ -318,7 +318,7 @@ def test_what_cannot_be_is_refused() -> None:
         m.rounds[A0].ready(Contribution(ClusterId("A"), B0, 1, 1.0, SYNC, None), m.now)
     with pytest.raises(LocalProtocolError, match="0 bytes"):
         m.rounds[A0].completed(1, 1, b"", m.now)
-    ready = Ready(0, 1, ClusterId("B"), 1, float("inf"), SYNC, None, b"")
+    ready = Ready(0, 1, ClusterId("B"), 1, float("inf"), SYNC, None)
     with pytest.raises(RemoteProtocolError, match="weight inf"):
         m.rounds[A0].receive(B0, ready, m.now)
     with pytest.raises(RemoteProtocolError, match="without a digest"):
@@ -375,7 +375,7 @@ def test_no_number_is_claimed_that_the_chain_has_not_given_out() -> None:
 def test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for() -> None:
     m = mesh(A=1, B=1)
     m.one_round()
-    stale = Ready(m.rounds[A0].agreement.slot, 2, ClusterId("B"), 1, 1.0, SYNC, StateRef(0, FIRST, ()), b"")
+    stale = Ready(m.rounds[A0].agreement.slot, 2, ClusterId("B"), 1, 1.0, SYNC, StateRef(0, FIRST, ()))
     m.do(A0, m.rounds[A0].receive(B0, stale, m.now))
     m.ready("A")
     m.run(15 * DELAY)

@@ -22,8 +22,8 @@ MUTATIONS: Final = (
     Mutation(
         "stops-looking-for-the-others",
         "Who is out of touch with a quorum of the voters dials every address that it knows, for as long as it runs.",
-        "if not (self._core.connected() and self._core.m.rounds.in_touch()):",
-        "if False:",
+        "        if not self._in_touch():\n            return self._addresses()",
+        "        if False:\n            return self._addresses()",
         ("runtime/test_entrance.py::test_who_misses_those_whom_it_needs_looks_everywhere_each_time",),
     ),
     Mutation(
