@@ -69,7 +69,12 @@ class Timeouts:
 class Config:
     """One worker's configuration. `local`, `lan` and `wan` fill in what a kind of network needs."""
 
-    cluster: str = parameter("", "name of the cluster; workers that give the same name train as one", cluster_id)
+    cluster: str = parameter(
+        "",
+        "name of the cluster; workers that give the same name train as one; under torchrun its job has one, if none is "
+        "given",
+        cluster_id,
+    )
     token: str = parameter(
         "",
         "the mesh's join token, the same on every peer and known to nobody else; `ictp2p token` draws one",
