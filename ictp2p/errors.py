@@ -7,7 +7,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── FolderInUse        another peer has the data folder
     │   └── MeshMismatch       your model, policy or results differ from the mesh's
     ├── ProtocolError          a message that must not be
-    │   ├── LocalProtocolError     ours: a bug in this process
+    │   ├── LocalProtocolError     ours: a call that cannot be made now, or here; else a bug in this process
     │   └── RemoteProtocolError    theirs: garbage, a bad length, a forged record
     │       └── VersionMismatch    theirs: another version of the wire
     ├── NetworkError           the path between two peers
@@ -39,8 +39,9 @@ One rule tells them apart: whoever can mend it decides the branch.
 A few have subclasses beside what raises them, for code that needs more than words: whom a collective waited for, say
 (`collectives.channel`, `torch_backend.errors`). Who catches the ones drawn here catches those too.
 
-Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated at the edge, in `network`,
-`bulk` and `wire`, and nowhere else.
+Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated where they come in: of sockets and TLS
+in `edge` and `bulk`, of bytes in `wire`, of files in `disk`, `config` and `sync.state`, of torch's groups and stores in
+`collectives.group`, `torch_backend` and `torchrun`, of a peer's own process in `handle`.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ProtocolError(IctError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This process broke the protocol: a bug here."""
+    """A call that cannot be made now, or in this thread, as the message says; or a bug in this process."""
 
 
 class RemoteProtocolError(ProtocolError):

@@ -52,7 +52,8 @@ class FrameKind(enum.IntEnum):
     """What a frame's body is. Append only."""
 
     HELLO = 0
-    """The first frame on a connection, once in each direction: the sender's peer id, 16 bytes."""
+    """The first frame on a connection, once in each direction: the sender's peer id, 16 bytes, and the key-agreement
+    key of its process, 32."""
     MESSAGE = 1
     """An encoded message of whoever owns the connection."""
 

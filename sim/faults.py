@@ -327,7 +327,7 @@ class SwizzleClog(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Calm(Fault):
-    """Every fault ends: links and paths are mended, processes go on, who crashed is started again."""
+    """What can be mended is: links, paths and disks; processes go on, who crashed is started again."""
 
     def apply(self, world: World) -> None:
         world.calm()

@@ -87,7 +87,8 @@ class MeshCopy(Message, tag=3, frozen=True, array_like=True):
     state: bytes
     """The gossip room's own `SwimState`, encoded."""
     cluster: bytes
-    """The sender's `ClusterCard`, encoded, if it leads; a passive view does not hold its own cluster."""
+    """The `ClusterCard` of the sender's cluster, encoded: its own where it leads, else as its leader last told it. A
+    passive view does not hold its own cluster."""
     more: bool = False
     """Whether this is a part of the view, and another follows: a frame has a limit."""
 

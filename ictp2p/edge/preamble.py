@@ -11,7 +11,7 @@ The size is fixed, and the dialer speaks next, once it has read the answer. So n
 too many, and TLS starts on the same socket, on any event loop.
 
 The preamble is not authenticated and grants nothing. Changing its bits on the way makes a connection fail, which
-whoever can change bits can have more cheaply; there is one wire version so far, hence nothing to downgrade to.
+whoever can change bits can have more cheaply; a peer understands one wire version, hence nothing to downgrade to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Kind(enum.IntEnum):
     CONTROL = 1
     """Messages, inside TLS."""
     BULK = 2
-    """Tensor bytes, sealed by keys that were agreed over a control connection; the ticket names which."""
+    """Tensor bytes, sealed by keys that were agreed over a control connection; whose they are, and whether it was asked
+    to dial, bulk's own hello says."""
 
 
 class Verdict(enum.IntEnum):
@@ -63,7 +64,7 @@ class Preamble:
     kind: int = Kind.CONTROL
     """A `Kind`, or a number from a later release."""
     ticket: bytes = NO_TICKET
-    """16 bytes for whoever owns connections of this kind; the acceptor echoes none."""
+    """16 bytes for whoever owns connections of this kind, of whom none has a use for them; the acceptor echoes none."""
     verdict: int = Verdict.WELCOME
     """A `Verdict`; a dialer always writes WELCOME."""
     oldest: int = OLDEST_VERSION

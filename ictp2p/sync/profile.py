@@ -27,9 +27,10 @@ class RoundProfile:
     """A proposal that is undecided for this long is reported as a lost quorum. It is still tried. Time for which this
     process stood still does not count."""
     straggler_floor: float
-    """Least time that the coordinator waits, from the first READY, for clusters that are alive but not READY."""
+    """Least time that the coordinator waits for clusters that are alive but not READY, from when most of them are
+    READY, or should be (`rounds.waiting`)."""
     straggler_fraction: float
-    """The same as a fraction of the time between the last commit and the first READY; the larger counts."""
+    """The same as a fraction of the time between the last commit and that moment; the larger counts."""
     soft_deadline: float
     """Time after which a majority of votes commits without the rest. Grows with the hard one for a long plan, and
     with what the majority needed (`patience`)."""

@@ -1,8 +1,7 @@
-"""Every worker is restarted, one after the other, as an upgrade would.
+"""Every worker is killed and started again, one after the other.
 
-Each process is killed, its disk stays, and a moment later it starts again. What must be seen: rounds go on being
-committed, no promise on disk is broken (which is looked at all along), and at the end everybody is back with the same
-bytes.
+Its disk stays, and it is back a moment later, in the same release. What must be seen: rounds go on being committed, no
+promise on disk is broken (which is looked at all along), and at the end everybody is back with the same bytes.
 """
 
 from __future__ import annotations
