@@ -87,8 +87,8 @@ class CollectiveCalls:
             async_op: return at once, with a `Work`; leave the tensors alone until it is done.
             codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, or `e3m0`, which round
                 (in float16, sums too, nothing exceeds 65504: what is beyond is taken for that;
-                types other than float32 and the 16-bit floats travel as they are); or `auto`, for the fastest of the
-                first, second and fourth. None that leaves elements out: what it drops would be lost.
+                types other than float32 and the 16-bit floats travel as they are); or `auto`: the fastest of `none`,
+                `bfloat16` and `int8` on these links. None that leaves elements out: what it drops would be lost.
 
         Returns:
             Which clusters contributed, and what it took.
