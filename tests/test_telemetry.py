@@ -1,9 +1,13 @@
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
 from ictp2p.concurrency import logs
 from ictp2p.telemetry import Event, Telemetry
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -78,3 +82,12 @@ def test_events_and_telemetry_print_as_one_line(telemetry: Telemetry):
     telemetry.event("round_committed", round=3, participants=2)
     assert str(telemetry.events()[0]) == "0.000 round_committed round=3 participants=2"
     assert repr(telemetry) == "<Telemetry events=1 counters=1 gauges=0>"
+
+
+def test_every_event_that_a_peer_tells_is_on_the_page_of_events():
+    sources = "".join(path.read_text() for path in (ROOT / "ictp2p").rglob("*.py"))
+    told = set(re.findall(r'\bevent\(\s*"([a-z_]+)"', sources))
+    events = (ROOT / "docs/reference.md").read_text().split("## Events")[1].split("## Figures")[0]
+    listed = set(re.findall(r"^\| `([a-z_]+)` \|", events, re.MULTILINE))
+    assert told - listed == set()
+    assert all(f'"{kind}"' in sources for kind in listed)
