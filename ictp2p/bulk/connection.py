@@ -149,8 +149,10 @@ class BulkConnection(Inbound):
         self._forget(user, tag)
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
-        """Send a small frame ahead of all that users have to send."""
-        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed):
+        """Send a small frame ahead of all that users have to send; of one that has ended nothing leaves."""
+        if self.closed:
+            return
+        if self._confirmed and not (self._control or self._paused or self._pumping):
             self._write_now(kind, tag, first, second, body)
             if not self._control:
                 return

@@ -123,7 +123,9 @@ class Desk:
         service = self._services.get(request.kind)
         if service is None:
             self._refuse(tag, f"{request.kind[:64]!r} is not served")
-        elif tag in self._serving or self._served[request.kind] >= service.limit:
+        elif tag in self._serving:
+            self._refuse(tag, f"a request of {request.kind!r} under this very tag is served already")
+        elif self._served[request.kind] >= service.limit:
             self._refuse(tag, f"{service.limit} requests of {request.kind!r} are served already")
         else:
             self._begin_serving(tag, request, service.handler)

@@ -33,7 +33,7 @@ import random
 from dataclasses import dataclass
 from math import inf
 
-from ictp2p.errors import LocalProtocolError
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
 from ictp2p.routing.algebra import INFINITY, Distance, Link, seconds
 from ictp2p.routing.announcer import Announcer, Told, Urgency
@@ -159,7 +159,11 @@ class Babel:
         return self._finish(now)
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
-        """Take a neighbour's message."""
+        """Take a neighbour's message.
+
+        Raises:
+            RemoteProtocolError: it is none of this room's, or cannot be.
+        """
         if sender not in self._neighbours:
             self._strangers.add(sender)
             return []
@@ -171,7 +175,7 @@ class Babel:
             case RouteRequest():
                 self._effects += self._announcer.greet(sender, self._routes(), now)
             case _:
-                raise LocalProtocolError(f"{type(message).__name__} is not a routing message")
+                raise RemoteProtocolError(f"{sender} sent {type(message).__name__}, which is no routing message")
         return self._finish(now)
 
     def handle_timeout(self, now: float) -> Effects:

@@ -108,6 +108,8 @@ async def test_who_asks_and_does_not_read_the_answers_has_few_of_them_kept(
     await asyncio.sleep(PROFILE.stall / 2)
     assert answering.closed
     assert len(answering._control) == 51
+    answering.send(Kind.ALIVE)
+    assert len(answering._control) == 51, "of one that has ended nothing leaves, and nothing is kept for it"
 
 
 @pytest.mark.parametrize("kind", ["long", "\U000e0001" * 15_000, "x" * 60_000])

@@ -81,12 +81,13 @@ def check_name(name: str) -> None:
     """Refuse what is no codec, nor `AUTO`.
 
     Raises:
-        ConfigError: there is no such codec.
+        ConfigError: there is no such codec. Those that leave elements out are not named: few take them, and say so.
     """
     if not isinstance(name, str):
         raise ConfigError(f"codec {shown(name)} is not one: it must be a name")
-    if name != AUTO:
-        price(name, 1)
+    if name not in PRICES and name != AUTO:
+        whole = (each for each in PRICES if not leaves_out(each))
+        raise ConfigError(f"codec {shown(name)} is not known: use {', '.join(whole)} or {AUTO}")
 
 
 def price(name: str, participants: int) -> Price:
