@@ -11,6 +11,11 @@ and together promise what neither may. A fork does not hold it (`forks`). Nor is
 under a peer that runs, and another peer makes one of that name, the first has none any more, and stops. So files are
 opened relative to the directory that was locked (openat(2)).
 
+What it was left by others is not trusted either. A file is written to an inode of our own, for whoever made one in
+advance could read the key in it, and no link is followed. Who owns the folder can put another file in a value's
+place: so it is ours, root's, or a volume's that was given to root. That a group may write to it is common on
+clusters, and said.
+
 A descriptor is kept in reserve. A training program may use up all that there are (data loaders pass tensors by them),
 and for that a voter, whose disk is well, would stop for good.
 
@@ -24,15 +29,19 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import re
+import stat
 import struct
 from pathlib import Path
 from typing import Protocol
 
+from ictp2p.concurrency import logs
 from ictp2p.concurrency.forks import held_alone
 from ictp2p.errors import ConfigError, FolderInUse, StateError
 
+_log = logging.getLogger(__name__)
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"
 _HEADER = struct.Struct("!4sQ16s")  # magic, length of the value, BLAKE2b-128 of key and value
@@ -43,6 +52,10 @@ _INSTEAD = "give this peer an empty folder, for an older copy of this one would 
 _USED_UP = {errno.EMFILE, errno.ENFILE}
 _WITH_RESERVE = 3
 """Descriptors that are held, the one in reserve among them."""
+_ROOT = 0
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_warned: set[Path] = set()
+"""Folders that others may write to, of which this process has said so: a peer opens its own more than once."""
 
 
 class Disk(Protocol):
@@ -87,7 +100,7 @@ class FileDisk:
         """Create the directory if need be, and lock it.
 
         Raises:
-            ConfigError: the directory cannot be made or written.
+            ConfigError: the directory cannot be made or written, or belongs to somebody else.
             FolderInUse: another peer holds it.
         """
         self._directory = Path(directory)
@@ -97,7 +110,11 @@ class FileDisk:
         try:
             _make(self._directory)
             self._held.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            _vet(self._directory, os.fstat(self._held[0]))
             self._held.append(self._open("lock", os.O_RDWR | os.O_CREAT))
+        except ConfigError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
             raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
@@ -146,7 +163,9 @@ class FileDisk:
         path = self._path(key)
         folder, fresh = self._held[0], path.with_suffix(".new").name
         try:
-            with os.fdopen(self._open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=folder)  # of a write that a crash cut short, or not ours at all
+            with os.fdopen(self._open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(_HEADER.pack(_MAGIC, len(value), _checksum(key, value)) + value)
                 file.flush()
                 os.fsync(file.fileno())
@@ -170,15 +189,16 @@ class FileDisk:
         self.close()
 
     def _open(self, name: str, flags: int) -> int:
-        """Open a file of the directory that is held, for us alone, whatever stands at its path by now."""
+        """Open a file of the directory that is held, for us alone, whatever stands at its path by now, and no link."""
         folder, *_ = self._held
+        flags |= os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            return os.open(name, flags, 0o600, dir_fd=folder)
         except OSError as error:
             if error.errno not in _USED_UP or len(self._held) < _WITH_RESERVE:
                 raise
         os.close(self._held.pop())
-        return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        return os.open(name, flags, 0o600, dir_fd=folder)
 
     def _reserve(self) -> None:
         """Keep a descriptor for a time when there are no others."""
@@ -205,6 +225,24 @@ def _make(directory: Path) -> None:
             os.fsync(parent)
         finally:
             os.close(parent)
+
+
+def _vet(directory: Path, found: os.stat_result) -> None:
+    """Refuse a folder whose owner could put other files in it; root in a container has volumes of any owner.
+
+    Raises:
+        ConfigError: it is neither ours nor root's, and we are not root.
+    """
+    me = os.geteuid()
+    if me not in {_ROOT, found.st_uid} and found.st_uid != _ROOT:
+        raise ConfigError(
+            f"data directory {str(directory)!r} belongs to user {found.st_uid}, who could take this peer's identity: "
+            f"use one of user {me}, who runs this, or have this one's owner changed (chown -R {me})"
+        )
+    if found.st_mode & _OTHERS_WRITE and directory not in _warned:
+        _warned.add(directory)
+        text = "data directory %r can be written by other users, who could put other files in it: chmod go-w"
+        logs.warning(_log, text, str(directory))
 
 
 def _lock(folder: int, file: int) -> None:

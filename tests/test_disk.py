@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ictp2p.concurrency import logs
 from ictp2p.disk import FileDisk, MemoryDisk
 from ictp2p.errors import ConfigError, FolderInUse, StateError
 
@@ -287,6 +288,102 @@ def test_an_unreadable_value_is_named(disk: FileDisk, tmp_path: Path):
     file_of(tmp_path, "term").mkdir()
     with pytest.raises(StateError, match=r"cannot read .*term\.ict"):
         disk.load("term")
+
+
+def test_a_file_that_another_made_in_advance_gets_no_key(disk: FileDisk, tmp_path: Path):
+    """Regression: the key was written into it, and who had made it, or anybody, could read it."""
+    planted = tmp_path / "data" / "identity.new"
+    planted.touch()
+    planted.chmod(0o666)
+    with planted.open("rb") as others:
+        disk.save("identity", b"secret")
+        assert others.read() == b""
+    assert file_of(tmp_path, "identity").stat().st_mode & 0o077 == 0
+    assert disk.load("identity") == b"secret"
+
+
+def test_a_file_that_comes_back_while_we_write_is_not_used(
+    disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever may write to the folder can make it again as soon as it is gone."""
+    unlink = os.unlink
+
+    def replaced(name: str, *, dir_fd: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            unlink(name, dir_fd=dir_fd)
+        (tmp_path / "data" / name).touch()
+
+    monkeypatch.setattr(os, "unlink", replaced)
+    with pytest.raises(StateError, match=r"cannot write .*identity\.ict: File exists"):
+        disk.save("identity", b"secret")
+    assert (tmp_path / "data" / "identity.new").read_bytes() == b""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_no_link_in_the_folder_is_followed(tmp_path: Path, *, there: bool):
+    """Regression: what a link named was overwritten with our key, or made, or read as ours."""
+    precious, folder = tmp_path / "precious", tmp_path / "data"
+    folder.mkdir()
+    if there:
+        precious.write_text("precious")
+    with FileDisk(folder) as disk:
+        (folder / "identity.new").symlink_to(precious)
+        disk.save("identity", b"secret")
+        file_of(tmp_path, "term").symlink_to("identity.ict")
+        with pytest.raises(StateError, match=r"cannot read .*term\.ict: Too many levels"):
+            disk.load("term")
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(precious)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        FileDisk(folder)
+    assert precious.read_text() == "precious" if there else not precious.exists()
+
+
+OURS, THEIRS = 1000, 1001
+
+
+@pytest.mark.parametrize(
+    ("we", "owner", "refused"),
+    [
+        (OURS, OURS, False),
+        (OURS, 0, False),
+        (OURS, THEIRS, True),
+        (0, THEIRS, False),  # a volume of a container
+        (0, 0, False),
+    ],
+)
+def test_a_folder_is_ours_or_root_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, we: int, owner: int, refused: bool
+):
+    """Regression: one that somebody else had made for us was taken, and its owner had our identity for the asking."""
+    status = os.fstat
+
+    def owned(descriptor: int) -> os.stat_result:
+        mode, inode, device, links, _, *rest = status(descriptor)
+        return os.stat_result((mode, inode, device, links, owner, *rest))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: we)
+        patch.setattr(os, "fstat", owned)
+        said = rf"'{tmp_path}' belongs to user {THEIRS}.*: use one of user {OURS}"
+        with pytest.raises(ConfigError, match=said) if refused else contextlib.nullcontext():
+            FileDisk(tmp_path).close()
+    FileDisk(tmp_path).close()  # it is not held either
+
+
+def test_a_folder_that_others_may_write_to_is_used_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Many clusters have group-writable folders, and volumes of containers are anybody's."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for mode in (0o700, 0o755, 0o770, 0o777):
+        shared.chmod(mode)
+        FileDisk(shared).close()
+    FileDisk(tmp_path / "made" / "data").close()
+    assert logs.flush()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"data directory '{shared}' can be written by other users, who could put other files in it: chmod go-w"
+    )
 
 
 def test_only_the_owner_can_read_a_key(disk: FileDisk, tmp_path: Path):

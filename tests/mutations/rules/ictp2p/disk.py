@@ -27,6 +27,20 @@ MUTATIONS: Final = (
         ("test_disk.py::test_a_program_that_uses_up_all_descriptors_does_not_cost_a_voter_its_disk",),
     ),
     Mutation(
+        "key-in-a-stranger-s-file",
+        "A value is written to a file of our own making, and not to one that stood there.",
+        "os.O_WRONLY | os.O_CREAT | os.O_EXCL)",
+        "os.O_WRONLY | os.O_CREAT | os.O_TRUNC)",
+        ("test_disk.py::test_a_file_that_comes_back_while_we_write_is_not_used",),
+    ),
+    Mutation(
+        "folder-of-anybody",
+        "A folder that somebody else owns is refused, unless it was given to root.",
+        "    if me not in {_ROOT, found.st_uid} and found.st_uid != _ROOT:\n",
+        "    if False:\n",
+        ("test_disk.py::test_a_folder_is_ours_or_root_s",),
+    ),
+    Mutation(
         "no-fsync",
         "What `save` has returned from survives a power cut: data, rename and directory are synced.",
         "                os.fsync(file.fileno())\n",
