@@ -11,7 +11,9 @@ A vendor's library asks for a little more (`check`, `add`, `delete_key`), and ke
 Frames are `operation u8, key length u16, value length u32, key, value`; the answer to all but a `set` is
 `length u32, value`.
 Both lengths are checked before anything is allocated. The values are socket addresses, no secrets; like the group's
-own traffic they are meant for the cluster's private network.
+own traffic they are meant for the cluster's private network. Nobody proves here who it is, so a stranger who reaches
+the port can spoil a meeting. But it costs the leader no more than a large cluster does: clients, what is kept, and how
+long one may say nothing have limits.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import socket
 import socketserver
 import struct
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed
@@ -46,6 +50,14 @@ class _Op(enum.IntEnum):
 MAX_KEY = 256
 MAX_VALUE = 64 * 1024
 MAX_ENTRIES = 65536
+MAX_KEPT = 32 << 20
+"""Bytes of keys and values that are kept. Of n members Gloo has each say 8n + 154: of 2000 members that is as much."""
+MAX_CLIENTS = 4096
+"""As many as a roster has members; each has one connection."""
+PATIENCE = 20.0
+"""Seconds from a connection to the end of its first request. Members ask as soon as they are connected."""
+_LOOK = 1.0
+"""Seconds between two looks at whether a client that waits for a value is still there."""
 
 
 class RendezvousServer:
@@ -176,6 +188,8 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, host: str) -> None:
         self.values: dict[bytes, bytes] = {}
+        self._kept = 0
+        """Bytes of all keys and values."""
         self.changed = threading.Condition()
         self.closed = False
         self._clients: set[socket.socket] = set()
@@ -186,13 +200,17 @@ class _Server(socketserver.ThreadingTCPServer):
         with self.changed:
             if len(self.values) >= MAX_ENTRIES:
                 raise ValueError(f"rendezvous holds {MAX_ENTRIES} keys already")
-            self.values[key] = value
+            kept = self._kept - self._size(key) + len(key) + len(value)
+            if kept > MAX_KEPT:
+                raise ValueError(f"rendezvous would hold {kept} bytes with {key!r}, and holds {MAX_KEPT} at most")
+            self.values[key], self._kept = value, kept
             self.changed.notify_all()
 
-    def take(self, key: bytes) -> bytes | None:
-        """Wait for a value, as long as the server lives; the client keeps the deadline and hangs up."""
+    def take(self, key: bytes, there: Callable[[], bool]) -> bytes | None:
+        """Wait for a value, as long as the server lives and the client is there; it keeps the deadline and hangs up."""
         with self.changed:
-            self.changed.wait_for(lambda: self.closed or key in self.values)
+            while not self.changed.wait_for(lambda: self.closed or key in self.values, _LOOK) and there():
+                pass
             return self.values.get(key)
 
     def has(self, key: bytes) -> bytes:
@@ -206,7 +224,12 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def delete(self, key: bytes) -> bytes:
         with self.changed:
+            self._kept -= self._size(key)
             return b"%d" % (self.values.pop(key, None) is not None)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more client: each has a thread."""
+        return len(self._clients) < MAX_CLIENTS
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._clients.add(request)
@@ -224,6 +247,10 @@ class _Server(socketserver.ThreadingTCPServer):
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
+    def _size(self, key: bytes) -> int:
+        held = self.values.get(key)
+        return 0 if held is None else len(key) + len(held)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that broke the protocol is hung up on; its own side reports it."""
 
@@ -232,12 +259,24 @@ class _Client(socketserver.BaseRequestHandler):
     server: _Server
 
     def handle(self) -> None:
+        until: float | None = time.monotonic() + PATIENCE
         with contextlib.suppress(OSError):
             while True:
-                operation, key_length, value_length = _REQUEST.unpack(_read(self.request, _REQUEST.size))
-                key = _read(self.request, _bounded(key_length, MAX_KEY, "key"))
-                value = _read(self.request, _bounded(value_length, MAX_VALUE, "value"))
+                operation, key_length, value_length = _REQUEST.unpack(_read(self.request, _REQUEST.size, until))
+                key = _read(self.request, _bounded(key_length, MAX_KEY, "key"), until)
+                value = _read(self.request, _bounded(value_length, MAX_VALUE, "value"), until)
+                until = None  # a vendor's library is silent as long as all is well
+                self.request.settimeout(None)
                 self._answer(operation, key, value)
+
+    def _there(self) -> bool:
+        """Whether the other side has not hung up."""
+        try:
+            return bool(self.request.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def _answer(self, operation: int, key: bytes, value: bytes) -> None:
         found: bytes | None = None
@@ -246,7 +285,7 @@ class _Client(socketserver.BaseRequestHandler):
                 self.server.put(key, value)
                 return
             case _Op.GET:
-                found = self.server.take(key)
+                found = self.server.take(key, self._there)
             case _Op.CHECK:
                 found = self.server.has(key)
             case _Op.ADD:
@@ -264,10 +303,13 @@ def open_store(host: str) -> tuple[str, RendezvousServer]:
     return str(server.address), server
 
 
-def _read(connection: socket.socket, count: int) -> bytes:
+def _read(connection: socket.socket, count: int, until: float | None = None) -> bytes:
+    """Read so many bytes, by a time of the monotonic clock if one is given, however slowly they trickle in."""
     received = bytearray(count)
     view = memoryview(received)
     while view:
+        if until is not None:
+            connection.settimeout(max(until - time.monotonic(), 1e-3))
         got = connection.recv_into(view)
         if not got:
             raise ConnectionError(f"the other side hung up {len(view)} bytes early")

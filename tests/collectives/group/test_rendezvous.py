@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ictp2p.collectives.group import rendezvous
 from ictp2p.collectives.group.rendezvous import MAX_VALUE, Rendezvous, RendezvousServer
 from ictp2p.errors import AddressNotOurs, LocalGroupError
 from ictp2p.types import Address
@@ -104,3 +105,117 @@ def test_garbage_is_hung_up_on_and_harms_nobody(server: RendezvousServer, garbag
     store.set("k", b"v")
     assert store.get("k") == b"v"
     store.close()
+
+
+def hung_up(stranger: socket.socket) -> bool:
+    """Wait until the server has hung up."""
+    with contextlib.suppress(ConnectionResetError):
+        return stranger.recv(1) == b""
+    return True
+
+
+def joined(server: RendezvousServer) -> int:
+    """Come in, as soon as the server has seen that somebody left; give how many have."""
+    while True:
+        newcomer = Rendezvous(server.address, 5.0)
+        with contextlib.closing(newcomer), contextlib.suppress(LocalGroupError):
+            return newcomer.add("here", 1)
+
+
+def test_strangers_take_no_more_places_than_a_cluster_has_members(
+    server: RendezvousServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: each had a thread of the leader's, and there was no end to them."""
+    monkeypatch.setattr(rendezvous, "MAX_CLIENTS", 3)
+    members = [Rendezvous(server.address, 5.0) for _ in range(3)]
+    for n, member in enumerate(members):
+        assert member.add("here", 1) == n + 1
+    with socket.create_connection(server.address, 5.0) as stranger:
+        assert hung_up(stranger)
+    assert members[0].add("here", 1) == 4
+    for member in members:
+        member.close()
+    assert joined(server) == 5
+
+
+@pytest.mark.parametrize("said", [b"", b"\1", struct.pack("<BHI", 1, 1, 9) + b"kvalue"])
+def test_who_makes_no_request_is_hung_up_on(
+    server: RendezvousServer, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Regression: it had a thread of the leader's as long as it liked."""
+    monkeypatch.setattr(rendezvous, "PATIENCE", 0.1)
+    with socket.create_connection(server.address, 5.0) as stranger:
+        stranger.sendall(said)
+        assert hung_up(stranger)
+
+
+def test_a_trickle_is_no_request(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is that of all of the request, not of each byte of it."""
+    monkeypatch.setattr(rendezvous, "PATIENCE", 0.2)
+    with socket.create_connection(server.address, 0.05) as stranger:
+        stranger.sendall(struct.pack("<BHI", 1, 1, MAX_VALUE) + b"k")
+        ended, sent = False, 0
+        while not ended and sent < 100:
+            try:
+                sent += stranger.send(b"v")
+                ended = stranger.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+        assert sent < 100
+
+
+def test_who_has_made_a_request_may_be_silent(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vendor's library keeps its connection; and a member may wait long for a value."""
+    monkeypatch.setattr(rendezvous, "PATIENCE", 0.1)
+    monkeypatch.setattr(rendezvous, "_LOOK", 0.01)
+    silent, waiting = Rendezvous(server.address, 5.0), Rendezvous(server.address, 5.0)
+    assert not silent.check(["k"])
+
+    def publish() -> None:
+        late = Rendezvous(server.address, 5.0)
+        late.set("k", b"v")
+        late.close()
+
+    threading.Timer(0.3, publish).start()
+    assert waiting.get("k") == b"v"
+    assert silent.check(["k"])
+    for member in (silent, waiting):
+        member.close()
+
+
+def test_who_leaves_while_it_waits_leaves_its_place(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else strangers could take all of them, and not even have to keep a connection for each."""
+    monkeypatch.setattr(rendezvous, "MAX_CLIENTS", 1)
+    monkeypatch.setattr(rendezvous, "_LOOK", 0.01)
+    with socket.create_connection(server.address, 5.0) as stranger:
+        stranger.sendall(struct.pack("<BHI", 2, 1, 0) + b"k")
+    assert joined(server) == 1
+
+
+def test_what_is_kept_has_a_limit_and_who_would_pass_it_is_hung_up_on(
+    server: RendezvousServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: one stranger had the leader keep 4 GiB."""
+    monkeypatch.setattr(rendezvous, "MAX_KEPT", most := 10 * MAX_VALUE)
+    values = server._server.values
+    stranger, member = Rendezvous(server.address, 5.0), Rendezvous(server.address, 5.0)
+    member.set("k", bytes(MAX_VALUE))
+    assert member.check(["k"])  # a `set` has no answer: it is kept before the stranger's are
+    with contextlib.suppress(LocalGroupError):
+        for n in range(20):
+            stranger.set(f"{n}", bytes(MAX_VALUE))
+            assert stranger.check([f"{n}"])
+    held = sum(len(key) + len(value) for key, value in values.items())
+    assert most - MAX_VALUE - 256 <= held <= most
+    for _ in range(3):  # what takes the place of another counts once, and what is forgotten not at all
+        member.set("k", bytes(MAX_VALUE))
+        assert member.check(["k"])
+    assert member.delete_key("k")
+    assert not member.delete_key("k")
+    member.set("another", bytes(MAX_VALUE - len("another")))
+    assert member.check(["another"])
+    assert server._server._kept == sum(len(key) + len(value) for key, value in values.items())
+    stranger.close()
+    member.close()
