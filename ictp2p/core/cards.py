@@ -103,7 +103,10 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
 
 _peer_decoder = msgspec.msgpack.Decoder(PeerCard)
 _cluster_decoder = msgspec.msgpack.Decoder(ClusterCard)
-_MAX_WORKERS = 4096
+MAX_WORKERS = 4096
+"""Of one cluster."""
+_LONGEST_ADDRESS = 320
+"""Characters: a host name has 253 at most, and an IPv6 address may name an interface."""
 _MAX_ROOM = 2**40
 _LONGEST_COUNT = 5
 """Bytes of the longest head of a list."""
@@ -168,7 +171,7 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
 @functools.lru_cache(CLUSTERS_KEPT)
 def _read_cluster(payload: bytes) -> ClusterCard:
     card = _decode(_cluster_decoder, payload)
-    if len(card.workers) > _MAX_WORKERS or card.worker(card.leader) is None:
+    if len(card.workers) > MAX_WORKERS or card.worker(card.leader) is None:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")
     for worker in card.workers:
         checked_peer(worker)
@@ -204,11 +207,13 @@ def checked_peer(card: PeerCard) -> PeerCard:
     """Give the card back.
 
     Raises:
-        RemoteProtocolError: its key has another length, or an address of it cannot be one.
+        RemoteProtocolError: its key has another length, or an address of it cannot be one, for its length perhaps.
     """
     if len(card.bulk_public) != 32:
         raise RemoteProtocolError(f"card of {card.peer!r} has a bulk key of {len(card.bulk_public)} bytes, not 32")
     for address in filter(None, (card.address, card.inside)):
+        if len(address) > _LONGEST_ADDRESS:
+            raise RemoteProtocolError(f"card of {card.peer!r} has an address of {len(address)} characters")
         try:
             _parsed(address)
         except ValueError as error:

@@ -148,6 +148,10 @@ class Directory:
         claim = self._claims.get(cluster)
         return claim[1] if claim else None
 
+    def count(self, cluster: ClusterId) -> int:
+        """How many workers of a cluster are known, dead ones among them."""
+        return sum(card.cluster == cluster for card in self.peers.values())
+
     def mates(self) -> list[PeerCard]:
         """The known workers of this peer's own cluster, itself excluded, by id."""
         mates = (c for c in self.peers.values() if c.cluster == self.me.cluster and c.peer != self.me.peer)

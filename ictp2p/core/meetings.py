@@ -14,12 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
+from ictp2p.core.cards import MAX_WORKERS, ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
 from ictp2p.core.commands import IdentityTaken, MeshLearned
 from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
 from ictp2p.core.observers import Observers
-from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, Need, Parting, StatusRequest
+from ictp2p.core.packets import (
+    INTRODUCED,
+    Channel,
+    Goodbye,
+    Greeting,
+    Introduction,
+    MeshCopy,
+    Need,
+    Parting,
+    StatusRequest,
+)
 from ictp2p.core.thrift import Thrift
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.messages import Record, Sight, SwimState
@@ -197,8 +207,8 @@ class Meetings:
         known = self._context.directory.peers
         others = [known[p] for p in sorted(self.greeted) if p in known and p != newcomer.peer]
         mates = tuple(card for card in others if card.cluster == newcomer.cluster)
-        if mates:
-            self._context.send(Channel.HELLO, newcomer.peer, Introduction(mates))
+        for start in range(0, len(mates), INTRODUCED):
+            self._context.send(Channel.HELLO, newcomer.peer, Introduction(mates[start : start + INTRODUCED]))
         for mate in mates:
             self._context.send(Channel.HELLO, mate.peer, Introduction((newcomer,)))
 
@@ -280,12 +290,17 @@ class Meetings:
                 self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
 
     def _hear_of(self, workers: Iterable[PeerCard]) -> None:
-        """Others say who works here: of who is here we know by itself, and their word may be of a former life of it."""
-        members = self._context.m.members.members
+        """Others say who works here: of who is here we know by itself, and their word may be of a former life of it.
+
+        It may be a lie, too: they are believed about our own cluster alone, and of no more workers than it can have.
+        """
+        members, directory = self._context.m.members.members, self._context.directory
+        room = MAX_WORKERS - directory.count(self._context.cluster)
         for worker in workers:
-            here = members.get(worker.peer)
-            if here is None or not here.status.present:
-                self._context.directory.learn_peer(worker)
+            here, known = members.get(worker.peer), worker.peer in directory.peers
+            if worker.cluster == self._context.cluster and (known or room > 0) and not (here and here.status.present):
+                directory.learn_peer(worker)
+                room -= not known
 
     def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
         """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in.

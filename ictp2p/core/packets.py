@@ -11,6 +11,7 @@ be a lie; greetings introduce the two ends of a connection.
 from __future__ import annotations
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -31,6 +32,9 @@ STATUS_PART = 512 * 1024
 STATUS_LIMIT = 16 * STATUS_PART
 """Most bytes of a status: what may wait on a connection for its reader, and what a peer can spare the time to write
 down. Of 256 clusters with 31 links each it takes 1.3 MB."""
+
+INTRODUCED = 512
+"""Most cards in one introduction: of a cluster of thousands there are several."""
 
 
 class Channel(enum.IntEnum):
@@ -78,7 +82,7 @@ class Greeting(Message, tag=1, frozen=True, array_like=True):
 class Introduction(Message, tag=2, frozen=True, array_like=True):
     """Cards that the receiver should know: workers of its own cluster that greeted the same peer."""
 
-    cards: tuple[PeerCard, ...]
+    cards: Annotated[tuple[PeerCard, ...], msgspec.Meta(max_length=INTRODUCED)]
 
 
 class MeshCopy(Message, tag=3, frozen=True, array_like=True):

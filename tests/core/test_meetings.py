@@ -13,13 +13,23 @@ from hypothesis import strategies as st
 
 import sim
 from ictp2p.core import commands, meetings
-from ictp2p.core.cards import PeerCard, encode_card
+from ictp2p.core.cards import MAX_WORKERS, PeerCard, encode_card
 from ictp2p.core.directory import Directory
 from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, Goodbye, Greeting, MeshCopy, Packet, decode_packet, encode_packet
+from ictp2p.core.packets import (
+    INTRODUCED,
+    Channel,
+    Goodbye,
+    Greeting,
+    Introduction,
+    MeshCopy,
+    Packet,
+    decode_packet,
+    encode_packet,
+)
 from ictp2p.gossip.messages import Record, Sight, Status, SwimState
 from ictp2p.types import ClusterId, PeerId
-from tests.core.control_planes import World, mesh
+from tests.core.control_planes import Host, World, mesh
 
 
 @given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 5000))
@@ -114,6 +124,76 @@ def test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker() 
     again = world.restart(host, seed=seed)
     world.run(0.1)
     assert commands.IdentityTaken(str(host.address)) in again.seen
+
+
+def introduced(n: int, cluster: str = "a", first: int = 0) -> tuple[PeerCard, ...]:
+    """Cards of workers that are nowhere."""
+    return tuple(PeerCard(PeerId(f"{first + i:032x}"), ClusterId(cluster), "", bytes(32)) for i in range(n))
+
+
+def tell(world: World, source: Host, target: Host, *told: Introduction) -> list[commands.Command]:
+    """Have `source` say something to `target`; give what that does."""
+    done: list[commands.Command] = []
+    for message in told:
+        body = CODECS[Channel.HELLO].encode(message)
+        packet = Packet(world.id(source), source.core.card.cluster, world.id(target), 16, Channel.HELLO, body)
+        done += target.core.receive(world.id(source), encode_packet(packet), world.now)
+    return done
+
+
+def test_an_introduction_is_believed_about_our_own_cluster_and_of_no_more_than_it_can_have() -> None:
+    """Regression: a hundred frames of cards of nobody took 340 MB, and the loop for seconds."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=2)
+    a, b = hosts["a"][0], hosts["b"][0]
+    before = dict(a.core.directory.peers)
+    tell(world, b, a, Introduction(introduced(INTRODUCED, "c")), Introduction(introduced(3, "b")))
+    assert a.core.directory.peers == before
+    frames = [Introduction(introduced(INTRODUCED, first=n)) for n in range(0, 2 * MAX_WORKERS, INTRODUCED)]
+    done = tell(world, b, a, *frames)
+    assert not any(isinstance(each, commands.Hangup) for each in done)
+    assert a.core.directory.count(ClusterId("a")) == MAX_WORKERS
+    last = PeerId(f"{MAX_WORKERS - 3:032x}")  # two are the cluster's own
+    assert last in a.core.directory.peers
+    moved = PeerCard(last, ClusterId("a"), "10.0.0.9:9000", bytes(32))
+    tell(world, b, a, Introduction((moved,)))
+    assert a.core.directory.peers[last] == moved, "who is known already takes no room"
+
+
+def test_a_longer_introduction_or_one_with_an_address_without_end_is_refused() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    a, b = hosts["a"][0], hosts["b"][0]
+    endless = PeerCard(PeerId("e" * 32), ClusterId("a"), f"{'h' * 400}:7000", bytes(32))
+    for wrong in (introduced(INTRODUCED + 1), (endless,)):
+        done = tell(world, b, a, Introduction(wrong))
+        assert any(isinstance(each, commands.Hangup) and each.peer == world.id(b) for each in done)
+    assert a.core.directory.count(ClusterId("a")) == 1
+
+
+def test_a_newcomer_is_introduced_to_a_cluster_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who introduce it keep the limit that those who hear of it have."""
+    monkeypatch.setattr(meetings, "INTRODUCED", 2)
+    world = World()
+    first = mesh(world, "a", workers=1)["a"][0]
+    mates = [world.add("b", seed=world.id(first)) for _ in range(5)]
+    world.run(2.0)
+    last = world.add("b", seed=world.id(first))
+    heard: list[int] = []
+    receive = last.core.receive
+
+    def noted(peer: PeerId, frame: bytes, now: float) -> list[commands.Command]:
+        packet = decode_packet(frame)
+        message = CODECS[packet.channel].decode(packet.body)
+        if isinstance(message, Introduction):
+            heard.append(len(message.cards))
+        return receive(peer, frame, now)
+
+    monkeypatch.setattr(last.core, "receive", noted)
+    world.run(5.0)
+    assert max(heard) == 2
+    assert {world.id(mate) for mate in mates} < last.core.directory.peers.keys()
+    assert sum(heard) >= len(mates)
 
 
 def test_of_whom_the_directory_has_forgotten_nothing_is_kept() -> None:

@@ -8,9 +8,18 @@ MUTATIONS: Final = (
     Mutation(
         "talked-out-of-its-mates",
         "Of a mate who is here nobody's word counts but its own.",
-        "            if here is None or not here.status.present:\n",
-        "            if True:\n",
+        " and not (here and here.status.present):\n",
+        ":\n",
         ("core/test_stale_cards.py",),
+    ),
+    Mutation(
+        "strangers-introduced",
+        "Who introduces workers is believed about the receiver's own cluster alone.",
+        "            if worker.cluster == self._context.cluster and (known",
+        "            if (known",
+        (
+            "core/test_meetings.py::test_an_introduction_is_believed_about_our_own_cluster_and_of_no_more_than_it_can_have",
+        ),
     ),
     Mutation(
         "in-before-all-is-shown",
