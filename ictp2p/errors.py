@@ -201,6 +201,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
+def printable(text: str) -> str:
+    """What another host says, with what a terminal would obey, a line would end at, or no encoding has escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 _LACKS = ("can't start new thread", *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)))
 """How the want of threads, descriptors and memory is worded; libraries pass on nothing else of it."""
 

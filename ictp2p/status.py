@@ -28,7 +28,7 @@ from ictp2p.edge.control import open_control
 from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import Network, TcpNetwork
 from ictp2p.edge.security import TlsSecurity
-from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, StatusRefused, Unreachable
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, StatusRefused, Unreachable, printable
 from ictp2p.identity import Identity
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
@@ -66,7 +66,7 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
             return
         match CODECS[Channel.HELLO].decode(packet.body):
             case StatusRefusal(reason=reason):
-                answer.set_exception(StatusRefused(f"{where} does not tell its status: {reason}"))
+                answer.set_exception(StatusRefused(f"{where} does not tell its status: {printable(reason)}"))
             case StatusReply(document=part, more=more):
                 document.extend(part)
                 if len(document) > STATUS_LIMIT:

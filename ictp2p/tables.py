@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from ictp2p.errors import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -75,12 +77,7 @@ def _text(value: object) -> str:
         case set() | frozenset():
             return " ".join(sorted(map(_text, value))) or "-"
         case _:
-            return _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """What a terminal would obey, a line would end at, or no encoding has, is escaped: the text is another host's."""
-    return text if text.isprintable() else repr(text)[1:-1]
+            return printable(str(value))
 
 
 def _plain(table: Table) -> str:

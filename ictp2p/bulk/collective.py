@@ -16,7 +16,7 @@ from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.pacing import FEWEST, Meter
 from ictp2p.bulk.users import Frame
 from ictp2p.collectives.channel import CallsDiffer, Receiver
-from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, printable
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
@@ -282,16 +282,18 @@ class Hold:
     def differs(self, peer: PeerId, why: Aborted) -> None:
         """`peer` gave up since calls differ: its own from ours, or somebody's from those of both of us."""
         if why.call == self.call.words:
-            self._break(CallsDiffer(f"{peer}: {why.reason}", [PeerId(s) for s in why.suspects]))
+            self._break(CallsDiffer(f"{peer}: {printable(why.reason)}", [PeerId(s) for s in why.suspects]))
         else:
-            self._break(CallsDiffer(f"{peer} calls {why.call[:512]}, not {self.call.words}", [peer]))
+            self._break(CallsDiffer(f"{peer} calls {printable(why.call[:512])}, not {self.call.words}", [peer]))
 
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
         if why.call:
             self.differs(self.peer, why)
             return
-        self._receiver.lost(self.peer, f"gave up: {why.reason}"[:512], tuple(PeerId(s) for s in why.suspects))
+        self._receiver.lost(
+            self.peer, f"gave up: {printable(why.reason)}"[:512], tuple(PeerId(s) for s in why.suspects)
+        )
 
 
 class Attached:

@@ -37,6 +37,7 @@ from ictp2p.errors import (
     IctError,
     PeerClosed,
     Unreachable,
+    printable,
 )
 from ictp2p.types import PeerId
 
@@ -203,7 +204,7 @@ class Pool:
         """Answer a hello, take an answer, or leave it to the relay."""
         said = connection.hello
         if hello.purpose is Purpose.REFUSAL and said is not None:
-            reason = hello.nonce.rstrip().decode("ascii", "replace")
+            reason = printable(hello.nonce.rstrip().decode("ascii", "replace"))
             raise HandshakeFailed(f"{said.target} refused: {reason}")
         if hello.purpose is Purpose.ANSWER and said is not None:
             self._handshake.answered(connection, said, hello)

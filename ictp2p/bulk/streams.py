@@ -25,7 +25,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind, read_measured
 from ictp2p.bulk.pacing import Meter
 from ictp2p.bulk.users import Frame
-from ictp2p.errors import IctError, RemoteProtocolError, StateError
+from ictp2p.errors import IctError, RemoteProtocolError, StateError, printable
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
@@ -141,7 +141,7 @@ class Fetch:
                 self._progress(self._filled)
         elif header.kind is Kind.END:
             if header.first == _FAILED:
-                self._fail(str(body, "utf-8", "replace"))
+                self._fail(printable(str(body, "utf-8", "replace")))
             elif header.second != self._filled:
                 self._fail(f"reply of {header.second} bytes, got {self._filled}")
             else:

@@ -6,6 +6,8 @@ the middle of a protocol, and the other hold up the heartbeat until the others t
 handed to a thread, which is started with the first, and what a handler raises there stays there. Of those that wait,
 only so many are kept: then the handlers are stuck, and memory is worth more than what they would have written.
 
+What others say comes into these records, with errors and reasons. So a warning is one line, and moves no terminal.
+
 Whoever wants what was logged to be written waits for it (`flush`), as the end of the process does for a while.
 """
 
@@ -19,6 +21,8 @@ import queue
 import sys
 import threading
 
+from ictp2p.errors import printable
+
 _ROOM = 1000
 """Records that wait for the handlers at most."""
 _PATIENCE = 2.0
@@ -27,7 +31,7 @@ _PATIENCE = 2.0
 
 def warning(logger: logging.Logger, text: str, *args: object) -> None:
     """Log a warning."""
-    _desk.take(logger, logging.WARNING, text % args if args else text)
+    _desk.take(logger, logging.WARNING, printable(text % args if args else text))
 
 
 def exception(logger: logging.Logger, text: str, *args: object) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.bulk.pool import MOST_OF_ONE
-from ictp2p.errors import NetworkError, PeerClosed, RemoteProtocolError, Unreachable
+from ictp2p.errors import HandshakeFailed, NetworkError, PeerClosed, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
 from tests.bulk.conftest import MemoryTransport
 
@@ -134,6 +135,19 @@ async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes,
     with pytest.raises(Unreachable, match=expected):
         await world.bulks[a].connection(b, 3)
     assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())
+
+
+async def test_what_a_refusal_says_is_shown_and_not_obeyed(mesh: Meshes) -> None:
+    """Regression: anybody on the way can refuse, and what it said reached a terminal as it came."""
+    world = mesh(2)
+    a, b = world.names
+    pool = world.bulks[a]._pool
+    hello = Hello(Purpose.DIRECT, a, b, bytes(32))
+    dialed: Any = SimpleNamespace(hello=hello)
+    said = b"\x1b[2J\x1b[31m\r\nroot@host# ".ljust(32)
+    with pytest.raises(HandshakeFailed) as caught:
+        pool.greeted(dialed, replace(hello, purpose=Purpose.REFUSAL, nonce=said))
+    assert str(caught.value) == rf"{b} refused: \x1b[2J\x1b[31m\r\nroot@host#"
 
 
 async def test_a_silent_or_garbling_dialer_is_dropped(mesh: Meshes) -> None:

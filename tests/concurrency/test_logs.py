@@ -47,6 +47,17 @@ def handler() -> Iterator[Handler]:
     LOGGER.removeHandler(handler)
 
 
+def test_a_warning_is_one_line_whatever_others_said_that_stands_in_it(handler: Handler) -> None:
+    """Regression: what a stranger answered to a dial was written as it came, as another line, or a colour."""
+    logs.warning(LOGGER, "%s refused: %s", "tokyo", "\x1b[2J\r\nWARNING:root:all is well")
+    logs.warning(LOGGER, "probe of zürich failed: \x9b31m")
+    assert logs.flush()
+    assert [record.getMessage() for record in handler.seen] == [
+        r"tokyo refused: \x1b[2J\r\nWARNING:root:all is well",
+        r"probe of zürich failed: \x9b31m",
+    ]
+
+
 @pytest.mark.parametrize("error", [FULL, SystemExit(1)], ids=["an error", "an exit"])
 def test_a_handler_that_raises_raises_into_nobody_and_is_told_of_what_comes_next(
     handler: Handler, error: BaseException

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "obeyed-by-the-terminal",
+        "What others say cannot write lines of its own in a log, nor move the terminal that shows it.",
+        "printable(text % args if args else text)",
+        "(text % args if args else text)",
+        ("concurrency/test_logs.py::test_a_warning_is_one_line_whatever_others_said_that_stands_in_it",),
+    ),
+    Mutation(
         "log-ended-in-silence",
         "A handler of the program that asks the interpreter to exit does not end the log.",
         "    with contextlib.suppress(BaseException):",
