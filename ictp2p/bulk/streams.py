@@ -116,25 +116,26 @@ class Fetch:
     def place(self, header: Header) -> memoryview | None:
         """Aim at the next free bytes of the destination; an `END` carries a reason, which has no place there.
 
+        Nothing follows from a header here: its seal has yet to be looked at.
+        """
+        if header.kind is not Kind.REPLY or self.result.done() or not self._fits(header):
+            return None
+        return self._destination[self._filled : self._filled + header.length]
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Count a chunk, or end.
+
         A reply that does not fit ends this request alone, and what still comes of it is read past: others have the
         connection too.
         """
-        if header.kind is not Kind.REPLY or self.result.done():
-            return None
-        end = self._filled + header.length
-        if header.second != self._filled or end > len(self._destination):
-            piece = f"[{header.second}, {header.second + header.length})"
-            self._fail(f"reply bytes {piece} at {self._filled} of {len(self._destination)}")
-            return None
-        return self._destination[self._filled : end]
-
-    def take(self, header: Header, body: memoryview) -> None:
-        """Count a chunk, or end."""
         if header.kind is Kind.END:
             self.ended = True
         if self.result.done():
             return
-        if header.kind is Kind.REPLY:
+        if header.kind is Kind.REPLY and not self._fits(header):
+            piece = f"[{header.second}, {header.second + header.length})"
+            self._fail(f"reply bytes {piece} at {self._filled} of {len(self._destination)}")
+        elif header.kind is Kind.REPLY:
             self._filled += header.length
             self.meter.add(header.length, header.starved, self._clock())
             if self._progress is not None:
@@ -146,6 +147,9 @@ class Fetch:
                 self._fail(f"reply of {header.second} bytes, got {self._filled}")
             else:
                 self.result.set_result(self._filled)
+
+    def _fits(self, header: Header) -> bool:
+        return header.second == self._filled and self._filled + header.length <= len(self._destination)
 
     def _fail(self, why: str) -> None:
         self.result.set_exception(StateError(why))

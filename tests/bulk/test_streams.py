@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Probe
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Fetch, Probe
+from ictp2p.errors import StateError
 
 TAG = bytes(16)
 
@@ -58,3 +61,23 @@ def test_a_frame_takes_a_small_part_of_a_second_or_is_a_small_one(rate: float, s
         assert length <= PROBE_CHUNK or (length <= PROBE_MOST and length <= 0.0501 * rate)
     if rate > 20 * PROBE_MOST:
         assert all(length == PROBE_MOST for length in lengths[1:-1]), "a fast link is measured by few"
+
+
+@given(st.integers(0, 20), st.integers(1, 20))
+def test_a_header_ends_no_request_before_its_seal_was_looked_at(offset: int, length: int) -> None:
+    """Regression: a bit that was changed on the way ended it, and the error blamed an honest peer."""
+    header = Header(Kind.REPLY, TAG, second=offset, length=length)
+
+    async def asked() -> None:
+        fetch = Fetch(memoryview(bytearray(10)), None, lambda: 0.0)
+        placed = fetch.place(header)
+        assert not fetch.result.done()
+        assert (placed is not None) == (offset == 0 and length <= 10)
+        fetch.take(header, memoryview(bytes(length)))
+        if placed is None:  # it was authentic
+            with pytest.raises(StateError, match=rf"reply bytes \[{offset}, {offset + length}\) at 0 of 10"):
+                fetch.result.result()
+        else:
+            assert not fetch.result.done()
+
+    asyncio.run(asked())
