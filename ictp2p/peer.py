@@ -74,7 +74,7 @@ else:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             mesh = self.__dict__.get("_mesh")
             if mesh is None:
-                raise PeerClosed(f"start the peer before it is used (`with peer:`): {name} needs a running one")
+                raise PeerClosed("start the peer before it is used: `with peer:`, or `peer.start()`")
             return getattr(mesh, name)
 
 

@@ -73,10 +73,14 @@ class Process:
         self.process.communicate()
 
     def _read(self) -> None:
-        for line in self.process.stdout:
-            told = json.loads(line)
-            self.said.append(told)
-            self._lines.put(told)
+        try:
+            for line in self.process.stdout:
+                told = json.loads(line)
+                self.said.append(told)
+                self._lines.put(told)
+        except ValueError:  # who is killed may be in the middle of a line, and `end` closes what is read
+            if self.process.wait(10) >= 0:
+                raise
 
     def testify(self) -> str:
         """The newest of what it said, where its threads are, and its errors."""

@@ -1,6 +1,7 @@
 """Every way to make a connection to a peer: dial it; ask it over the control plane to dial us; go through a relay.
 
-They are tried in this order, each begun a little after the one before (`ways`), and the first that works is taken. It
+They are tried in this order, each begun a little after the one before (`ways`), and the first that works is taken; but
+relays before all else where the control plane hears nothing of the peer any more, for its line is cut, most likely. It
 does not matter which: both ends agree on fresh keys whichever way the bytes take (`handshake`).
 
 What we asked for comes in by itself, among all that others dial for reasons of their own. For a first connection any
@@ -44,7 +45,8 @@ AskDial: TypeAlias = Callable[[PeerId, bytes], None]
 Raises a `NetworkError` where that would be in vain, and the next way is tried at once."""
 
 Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
-"""Names the peers that may lead to a peer, best first."""
+"""Names the peers that may lead to a peer, best first; and after them the peer itself where nothing is heard of it, so
+that they are tried before it is dialed."""
 
 _Ways: TypeAlias = list[Callable[[], Coroutine[Any, Any, BulkConnection]]]
 _SOON = 0.75
@@ -88,11 +90,12 @@ class Reaching:
         Raises:
             Unreachable: no way led there, and none came in meanwhile; names each and how it failed.
         """
-        ways: _Ways = [partial(self.dialed, peer)]
+        direct: _Ways = [partial(self.dialed, peer)]
         if self._ask_dial is not None:
-            ways.append(partial(self._asked, peer))
-        relays = (relay for relay in self._relays(peer) if relay not in (peer, self._pool.me))
-        ways += [partial(self._relayed, relay, peer) for relay in relays]
+            direct.append(partial(self._asked, peer))
+        named = self._relays(peer)
+        around: _Ways = [partial(self._relayed, relay, peer) for relay in named if relay not in (peer, self._pool.me)]
+        ways = around + direct if peer in named else direct + around
         try:
             return await first_way(ways, self._profile.patience, lambda spare: None)
         except Unreachable as error:

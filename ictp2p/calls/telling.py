@@ -2,21 +2,18 @@
 
 The leader alone hears from the mesh. Its followers wait for its stream, with no deadline of their own, so whatever
 becomes of the call has to be told: an error that was not would leave them waiting until their group breaks. It is told
-as words behind its type's name, since nothing is pickled; what a follower raises so is of the same type, for code that
-tells them apart, and says whose it was: once, though a follower may hand on to a mate what it was told itself. Two
-types never pass: that a group broke, or a peer was closed, each worker finds out for itself, and would be told wrongly
-of another one's.
+as words behind its type's name, since nothing is pickled; what a follower raises so is of the same type (`kind_of`),
+and says whose it was: once, though a follower may hand on to a mate what it was told itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 
-from ictp2p import errors
-from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundError
+from ictp2p.errors import IctError, LocalGroupError
 from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group
-from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict
+from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, kind_of
 
 _WHOSE = "at this cluster's leader: "
 
@@ -45,7 +42,4 @@ def in_bytes(error: IctError) -> bytes:
 def as_told(encoded: bytes) -> IctError:
     """The leader's error, as its followers raise it."""
     name, _, text = encoded.decode(errors="replace").partition(": ")
-    kind = getattr(errors, name, RoundError)
-    if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
-        kind = RoundError
-    return kind(f"{_WHOSE}{text.removeprefix(_WHOSE)}")
+    return kind_of(name)(f"{_WHOSE}{text.removeprefix(_WHOSE)}")

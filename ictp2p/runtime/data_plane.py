@@ -139,10 +139,14 @@ class DataPlane:
         self._driver.execute(self.core.invite(peer, ticket, self._driver.clock()))
 
     def _relays(self, peer: PeerId) -> Sequence[PeerId]:
-        """Peers that may lead to `peer`: the next hop of the route that is best for a model, then any neighbour."""
-        hop = self.core.relay(peer, _TRANSFER)
+        """Peers that may lead to `peer`: the next hop of the route that is best for a model, then any neighbour.
+
+        Behind them `peer` itself, if nothing is heard of it though it is one.
+        """
+        hop, silent = self.core.relay(peer, _TRANSFER), self.core.silent()
         first = [hop] if hop is not None and hop != peer else []
-        return [*first, *(p for p in self.core.neighbours() if p not in (*first, peer))]
+        others = [p for p in self.core.neighbours() if p not in (*first, *silent, peer)]
+        return [*first, *others, *([peer] if peer in silent else [])]
 
     def _transferred(self, peer: PeerId, transfer: Transfer) -> None:
         cluster = self.core.directory.cluster_of(peer)

@@ -353,7 +353,7 @@ class ProcessGroup(DescribedGroup):
         return self._begin("barrier", lambda: self._engine.barrier(step), Memory(), [])
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for every rank; the error names those that did not come."""
+        """Wait for every rank; the error names all that did not come, whatever `wait_all_ranks`."""
         opts = _options(_c10d.BarrierOptions, None, timeout)
         self.barrier(opts).wait()
 

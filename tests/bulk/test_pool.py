@@ -50,6 +50,16 @@ async def test_two_peers_that_cannot_dial_each_other_meet_at_a_relay_which_reads
     assert "connections=0" in repr(world.bulks[world.names[2]])
 
 
+@pytest.mark.parametrize("silent", [False, True])
+async def test_relays_are_tried_before_who_is_not_heard_of(mesh: Meshes, silent: bool) -> None:
+    """Regression: a line that was known to be cut was dialed all the same, and the way around began seconds later."""
+    world = mesh(3, profile=replace(PROFILE, patience=30.0))
+    (me, peer, relay) = world.names
+    world.via[me] = [relay, peer] if silent else [relay]
+    connection = await world.bulks[me].connection(peer, 4)
+    assert connection.relayed == silent
+
+
 async def test_a_relay_asks_a_target_that_it_cannot_dial(mesh: Meshes) -> None:
     world = mesh(3)
     world.block((0, 1), (1, 0), (2, 1))

@@ -238,11 +238,8 @@ class Adversary:
             name = self.cluster[who]
             base = StateRef(*life.memory, ())
             life.asked, life.base = True, base.version
-            info = life.token.to_bytes(4, "big")
             life.terms = (self.rng.choice([1.0, 2.0]), self.rng.randbytes(1))
-            contribution = Contribution(
-                ClusterId(name), who, self.term[name], life.terms[0], SYNC, base, info, life.terms[1]
-            )
+            contribution = Contribution(ClusterId(name), who, self.term[name], life.terms[0], SYNC, base, life.terms[1])
             self.do(who, machine.ready(contribution, self.now))
 
     def share(self, who: PeerId, life: Life) -> None:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
-from ictp2p.errors import RemoteProtocolError
-from ictp2p.gossip.messages import Nack
 from ictp2p.machine import Send
 from ictp2p.routing.algebra import INFINITY
 from ictp2p.routing.babel import Babel, RouteChanged
 from ictp2p.routing.messages import Advert, RouteRequest, SeqnoRequest, Update, checksum
 from tests.routing.one_router import COST, LINK, PROFILE, advert, pass_time, router, sends
-
-
-def test_what_is_no_routing_message_is_its_senders_fault() -> None:
-    r = router("N")
-    with pytest.raises(RemoteProtocolError, match="N sent Nack, which is no routing message"):
-        r.receive("N", Nack(1), 0.0)
 
 
 def test_a_neighbour_is_greeted_with_everything() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ictp2p.errors import LocalProtocolError
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Send
 from ictp2p.routing.algebra import INFINITY, Link, seconds
 from ictp2p.routing.babel import Babel, RouteChanged
@@ -149,7 +149,7 @@ def test_nonsense_is_refused() -> None:
     node = router("m")
     with pytest.raises(LocalProtocolError, match="'me'"):
         node.link_up("me", LINK, 0.0)
-    with pytest.raises(LocalProtocolError, match="Message"):
+    with pytest.raises(RemoteProtocolError, match="m sent Message, which is no routing message"):
         node.receive("m", Message(), 0.0)
     assert node.link_changed("stranger", LINK, 0.0) == []
     assert node.link_down("stranger", 0.0) == []

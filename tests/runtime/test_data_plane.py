@@ -57,6 +57,7 @@ class Stack:
         self.m = SimpleNamespace(links=self)
         self.hop: PeerId | None = None
         self.near: list[PeerId] = []
+        self.quiet: set[PeerId] = set()
         self.measured: list[tuple[Any, ...]] = []
         self.invited: list[PeerId] = []
 
@@ -68,6 +69,9 @@ class Stack:
 
     def neighbours(self) -> list[PeerId]:
         return self.near
+
+    def silent(self) -> set[PeerId]:
+        return self.quiet
 
     def call(self, channel: Channel, act: Any) -> None:
         assert channel is Channel.LINKS
@@ -131,16 +135,23 @@ def test_a_member_that_spreads_a_card_of_another_s_with_its_own_key_does_not_pas
             agreed.check(proof)
 
 
-@given(hop=st.sampled_from([None, *PEERS]), near=st.lists(st.sampled_from(PEERS), unique=True))
+@given(
+    hop=st.sampled_from([None, *PEERS]),
+    near=st.lists(st.sampled_from(PEERS), unique=True),
+    quiet=st.frozensets(st.sampled_from(PEERS)),
+)
 def test_nobody_is_a_relay_to_itself_and_the_way_of_the_route_comes_first(
-    hop: PeerId | None, near: list[PeerId]
+    hop: PeerId | None, near: list[PeerId], quiet: frozenset[PeerId]
 ) -> None:
     stack = Stack()
-    stack.hop, stack.near = hop, near
+    stack.hop, stack.near, stack.quiet = hop, near, set(quiet)
     relays = plane(stack)._relays(PEERS[0])
+    if PEERS[0] in quiet:
+        assert relays[-1] == PEERS[0], "it is dialed, but only once the others were tried"
+        relays = relays[:-1]
     assert PEERS[0] not in relays
     assert len(set(relays)) == len(relays)
-    assert set(relays) == {peer for peer in (hop, *near) if peer not in (None, PEERS[0])}
+    assert set(relays) == {peer for peer in (hop, *near) if peer not in (None, PEERS[0], *quiet - {hop})}
     assert hop in (None, PEERS[0]) or relays[0] == hop
 
 

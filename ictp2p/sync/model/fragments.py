@@ -45,7 +45,7 @@ def _strided(model: torch.nn.Module, names: Sequence[str], count: int) -> dict[s
     units = _units(model, names)
     kinds = list(dict.fromkeys(units.values()))
     if not 1 <= count <= len(kinds):
-        raise ConfigError(f"{count} fragments of a model with {len(kinds)} layers")
+        raise ConfigError(f"fragments {count} is not from 1 to {len(kinds)}, the layers that this model has")
     return {name: kinds.index(unit) % count for name, unit in units.items()}
 
 

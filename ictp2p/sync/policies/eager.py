@@ -82,7 +82,8 @@ class EagerDiLoCo(Policy):
         sync_every = plain(sync_every)
         if not isinstance(sync_every, int):
             raise ConfigError(
-                f"sync_every {shown(sync_every)} is not a whole number: a round takes a phase, however long"
+                f"sync_every {shown(sync_every)} is not a whole number: EagerDiLoCo takes no AdaptivePace, for a round "
+                "takes a phase, however long"
             )
         super().__init__(
             peer,

@@ -179,10 +179,13 @@ class PairWeights(Weights):
 
 def _checked(lr: float, momentum: float, pull: float, sync_every: object) -> tuple[float, float, float]:
     lr, momentum = rates(lr, momentum)
-    bound = "in [0, 2 (1 + momentum)): the clusters would drift apart"
+    bound = f"in [0, {2.0 * (1.0 + momentum):g}), or below 2 (1 + momentum): the clusters would drift apart"
     pull = number("pull", pull, lambda share: 0.0 <= share < 2.0 * (1.0 + momentum), bound)
     if not isinstance(sync_every, int):
-        raise ConfigError(f"sync_every {shown(sync_every)} is not a whole number: a pull knows no longer phases")
+        raise ConfigError(
+            f"sync_every {shown(sync_every)} is not a whole number: NoLoCo takes no AdaptivePace, for a pull knows no "
+            "longer phases"
+        )
     return lr, momentum, pull
 
 

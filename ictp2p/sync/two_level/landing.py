@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, RoundError, StateError
+from ictp2p.errors import IctError, LocalGroupError
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.samples.trained import Fate
-from ictp2p.sync.two_level.stream import Kind, Verdict
+from ictp2p.sync.two_level.stream import Kind, Verdict, kind_of
 
 Late = Literal["keep", "discount", "drop"]
 """What becomes of training that missed its round: `keep` brings it to the next one, `discount` too, with its weight
@@ -49,7 +49,7 @@ class Landing:
 
         Raises:
             LocalGroupError: this worker computed something else than what the mesh committed.
-            NoQuorum, MeshMismatch, StateError, RoundError: the leader stopped because of that.
+            IctError: the leader stopped because of that, by an error of the same type (`stream.kind_of`).
         """
         weights, progress = self._weights, self._progress
         match verdict.kind:
@@ -121,5 +121,4 @@ class Landing:
 def _stopped(reason: str) -> IctError:
     """A follower's form of the error that made its leader stop."""
     name, _, text = reason.partition(": ")
-    kinds: dict[str, type[IctError]] = {k.__name__: k for k in (NoQuorum, MeshMismatch, StateError)}
-    return kinds.get(name, RoundError)(f"the leader of this cluster stopped: {text}")
+    return kind_of(name)(f"the leader of this cluster stopped: {text}")

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ictp2p.errors import LocalGroupError
+from ictp2p import errors
+from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundError
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.values import MAX_NOTE, MAX_PARTICIPANTS, Participant
 from ictp2p.wire import MALFORMED
@@ -65,6 +66,19 @@ class Verdict:
     """With ADOPT: which versions up to this one hold contributions of the cluster that it has not heard of; see
     `Mesh.contributed`."""
     reason: str = ""
+
+
+def kind_of(name: str) -> type[IctError]:
+    """The type of an error that a leader told its followers by name. They raise the same, for code that tells them apart.
+
+    Two never pass, nor what no error is called: that a group broke, or a peer was closed, each worker finds out for
+    itself, and would be told wrongly of another one's.
+    """
+    kind = getattr(errors, name, None)
+    passes = (
+        isinstance(kind, type) and issubclass(kind, IctError) and not issubclass(kind, LocalGroupError | PeerClosed)
+    )
+    return kind if passes else RoundError
 
 
 class Publisher:

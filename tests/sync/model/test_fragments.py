@@ -71,8 +71,8 @@ def test_fragments_by_name_and_the_rest_in_the_last() -> None:
 @pytest.mark.parametrize(
     ("wanted", "match"),
     [
-        (0, "0 fragments"),
-        (6, "6 fragments of a model with 5 layers"),
+        (0, "fragments 0 is not from 1 to 5"),
+        (6, "fragments 6 is not from 1 to 5, the layers that this model has"),
         ([], r"fragments \[\] name no module"),
         ([["embed"], ["embed.weight"]], "'embed.weight' is in fragment 0 already"),
         ([["emb"], ["head"]], "'emb' of fragment 0 names nothing"),

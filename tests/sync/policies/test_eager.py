@@ -355,5 +355,5 @@ def test_what_a_round_of_the_whole_model_has_no_use_for_is_refused(options: dict
 def test_a_phase_that_follows_from_how_long_rounds_take_is_refused() -> None:
     model = torch.nn.Linear(2, 1)
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(ConfigError, match="is not a whole number: a round takes a phase"):
+    with pytest.raises(ConfigError, match="EagerDiLoCo takes no AdaptivePace, for a round takes a phase"):
         EagerDiLoCo(None, model, inner, sync_every=AdaptivePace(30))  # type: ignore[arg-type]

@@ -246,7 +246,7 @@ def test_a_landing_that_is_interrupted_leaves_no_round_under_way(
         ({"overlap": 3}, "overlap 3 is not from 0 to the 2 steps"),
         ({"overlap": -1}, "overlap -1"),
         ({"mix": 1.0}, "mix 1.0"),
-        ({"fragments": 3}, "3 fragments of a model with 2 layers"),
+        ({"fragments": 3}, "fragments 3 is not from 1 to 2, the layers that this model has"),
         ({"fragments": 5}, "sync_every 4 is fewer inner steps than there are fragments: 5"),
     ],
 )
