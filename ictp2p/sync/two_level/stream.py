@@ -69,16 +69,15 @@ class Verdict:
 
 
 def kind_of(name: str) -> type[IctError]:
-    """The type of an error that a leader told its followers by name. They raise the same, for code that tells them apart.
+    """The type of an error that a leader told its followers by name: they raise the same, for who tells errors apart.
 
     Two never pass, nor what no error is called: that a group broke, or a peer was closed, each worker finds out for
     itself, and would be told wrongly of another one's.
     """
     kind = getattr(errors, name, None)
-    passes = (
-        isinstance(kind, type) and issubclass(kind, IctError) and not issubclass(kind, LocalGroupError | PeerClosed)
-    )
-    return kind if passes else RoundError
+    if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
+        return RoundError
+    return kind
 
 
 class Publisher:
