@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "cut-line-dialed-first",
+        "Relays are tried before a peer is dialed of which nothing is heard.",
+        "around + direct if peer in named else direct + around",
+        "direct + around",
+        ("bulk/test_pool.py::test_relays_are_tried_before_who_is_not_heard_of",),
+    ),
+    Mutation(
         "dialed-once",
         "Who is not ready soon, though it was reached, is dialed again with small packets.",
         "            self._shrink(host)\n",
