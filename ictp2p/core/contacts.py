@@ -47,14 +47,16 @@ class Contacts:
         """Connections to other clusters, in a mesh that is not complete; an observer is none's business.
 
         In one that is complete, those that are not between two leaders: a worker came in over them, or looked for a
-        quorum. Once there is one they lead to nobody who is not met otherwise, and of workers there may be hundreds.
+        quorum. Once there is one they lead to nobody who is not met otherwise, and of workers there may be hundreds. A
+        cluster that has no leader yet is met by what its workers came in over, and by nothing else.
         """
         context = self._context
         cluster = context.directory.cluster_of(peer)
         if cluster is None or cluster == context.cluster:
             return False
-        both_lead = context.leading and context.directory.leader_of(cluster) == peer
-        return self._overlay.sparse or (not both_lead and context.m.rounds.in_touch())
+        leaders = (context.leader, context.directory.leader_of(cluster))
+        between = None not in leaders and leaders != (context.me, peer)
+        return self._overlay.sparse or (between and context.m.rounds.in_touch())
 
     def _gone(self) -> set[str]:
         """Former workers of this cluster who will not be back."""

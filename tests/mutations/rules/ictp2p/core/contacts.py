@@ -6,9 +6,23 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "parted-before-it-is-met",
+        "Who has no leader yet keeps what it came in over.",
+        "None not in leaders and ",
+        "",
+        ("core/test_contacts.py::test_who_has_no_leader_yet_keeps_what_it_came_in_over_and_so_do_those_who_let_it_in",),
+    ),
+    Mutation(
+        "leaders-part",
+        "In a mesh that is complete the leaders stay connected.",
+        " and leaders != (context.me, peer)",
+        "",
+        ("core/test_contacts.py::test_what_is_not_between_two_leaders_can_be_spared_once_there_is_a_quorum",),
+    ),
+    Mutation(
         "workers-stay-connected",
         "What a worker dialed to find the others is given up once it has found them.",
-        " or (not both_lead and context.m.rounds.in_touch())",
+        " or (between and context.m.rounds.in_touch())",
         "",
         ("sim/test_few_connections.py::test_after_a_restart_of_all_or_a_partition_nobody_is_connected_to_everybody",),
     ),
