@@ -244,7 +244,7 @@ def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[P
 
 def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: int) -> Edges:
     living = directory.living()  # what the dead said of their links is no way for anything
-    known = _measured(living, {card.cluster for card in living})
+    known = _measured(living, directory.clusters.keys() - {card.cluster for card in living})
     beside: dict[ClusterId, list[ClusterId]] = {}
     for a, b in known:
         beside.setdefault(a, []).append(b)
@@ -270,9 +270,9 @@ def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: 
 Measured = Mapping[tuple[ClusterId, ClusterId], LinkEstimate]
 
 
-def _measured(cards: Iterable[ClusterCard], among: Collection[ClusterId]) -> Measured:
-    """What either end says of each link between some clusters, in both of its directions; sorted."""
-    ends = {(card.cluster, link.neighbour): link for card in cards for link in card.links if link.neighbour in among}
+def _measured(cards: Iterable[ClusterCard], dead: Collection[ClusterId] = ()) -> Measured:
+    """What either end says of each link, but those to the dead, in both of its directions; sorted."""
+    ends = {(card.cluster, link.neighbour): link for card in cards for link in card.links if link.neighbour not in dead}
     pairs = sorted({*ends, *((b, a) for a, b in ends)})
     return {(a, b): _both(ends.get((a, b)), ends.get((b, a))) for a, b in pairs}
 

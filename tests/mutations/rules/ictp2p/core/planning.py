@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "relay-that-others-list",
         "Nothing is planned over the dead, whoever still lists them.",
-        " if link.neighbour in among}",
+        " if link.neighbour not in dead}",
         "}",
         ("core/test_planning.py::test_nothing_is_planned_over_the_dead",),
     ),
