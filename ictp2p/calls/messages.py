@@ -198,8 +198,9 @@ class Messages:
                 leader, _KIND, wanted, held.numpy().data, timeout=timeout, progress=progress
             )
         except StateError as error:
-            if "MeshMismatch" in str(error):
-                raise MeshMismatch(str(error).partition(": ")[2]) from error
+            kind, _, words = str(error).partition(": ")
+            if kind == MeshMismatch.__name__:  # by which the refusal of a request begins (`bulk.streams`)
+                raise MeshMismatch(words) from error
             raise Unreachable(str(error)) from error  # it does not lead, or is not ready for messages: look again
         except NetworkError as error:
             if arrived:
