@@ -12,7 +12,6 @@ from ictp2p.core.commands import IdentityTaken, MemberChanged
 from ictp2p.core.context import Context
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.packets import Channel
-from ictp2p.core.publication import Publication
 from ictp2p.core.timetable import Timetable
 from ictp2p.gossip.messages import (
     Displaced,
@@ -43,14 +42,12 @@ class Membership:
         context: the stack's.
         timetable: is told when the mesh gets an input that has no effects.
         meetings: who said goodbye, and may be back.
-        publication: what this cluster trains.
     """
 
-    def __init__(self, context: Context, timetable: Timetable, meetings: Meetings, publication: Publication) -> None:
+    def __init__(self, context: Context, timetable: Timetable, meetings: Meetings) -> None:
         self._context = context
         self._timetable = timetable
         self._meetings = meetings
-        self._publication = publication
 
     def updated(self, channel: Channel, record: Record) -> None:
         """Learn what a member says anew; mostly measurements and versions, which concern plans alone."""

@@ -86,7 +86,7 @@ class Core:
         self._observers = observers = Observers(context)
         self._meetings = meetings = Meetings(context, thrift, observers)
         self.publication = publication = Publication(context, neighbourhood, limits)
-        membership = Membership(context, timetable, meetings, publication)
+        membership = Membership(context, timetable, meetings)
         consequences = Consequences(context, timetable, membership, meetings, neighbourhood, publication)
         context.send, context.run = post.send, consequences.run
         self._run = consequences.run
