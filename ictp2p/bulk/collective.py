@@ -125,6 +125,8 @@ class Hold:
         self._measured = measured
         self._refused = False
         """A chunk did not fit, or we broke: what still comes is for nobody."""
+        self._misfit: tuple[Header, RemoteProtocolError] | None = None
+        """Of a chunk that is being read: why it does not fit."""
         self._differing: asyncio.TimerHandle | None = None
         """For the time in which we wait to hear what the peer calls."""
 
@@ -188,7 +190,10 @@ class Hold:
         return Frame(kind, self.tag, out.share, out.chunk, out.views, out.stable, out.size, out.make, self._break)
 
     def place(self, header: Header) -> memoryview | list[memoryview] | None:
-        """Ask the collective where a chunk goes."""
+        """Ask the collective where a chunk goes.
+
+        What does not fit is refused once it is whole: nobody has vouched for a header whose seal has yet to be opened.
+        """
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or self._refused:
             return None
         partial = header.kind is Kind.PARTIAL
@@ -196,7 +201,7 @@ class Hold:
             chunk = self.peer, partial, header.first, header.second, header.length
             return self._receiver.destination(*chunk, passing=header.shared)
         except RemoteProtocolError as error:
-            self._refuse(error)
+            self._misfit = header, error
         except Exception as error:
             self._break(error)
         return None
@@ -214,6 +219,9 @@ class Hold:
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")
         if self._refused:
+            return
+        if self._misfit is not None and self._misfit[0] is header:
+            self._refuse(self._misfit[1])
             return
         self.meter.add(header.length, header.starved, self._clock())
         if self.meter.busy_seconds >= INTERIM:

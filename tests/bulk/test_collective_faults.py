@@ -12,7 +12,8 @@ import torch
 
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.collective import Hold
-from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.frames import Header, Kind, read_header
+from ictp2p.bulk.inbound import CHUNKS, Inbound
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.running.execute import Stats, all_reduce
@@ -239,6 +240,30 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
     assert here.standing
     assert not there.standing
     assert there.closed, "it may be as dead, and nobody uses it"
+
+
+@pytest.mark.parametrize("at", [15, 19])
+async def test_a_header_that_the_way_has_changed_is_called_forged_and_not_what_the_neighbour_sent(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Regression: what its header said of a chunk was acted on before its seal was looked at."""
+    begin, changed = Inbound._begin, list[Header]()
+
+    def flips(reader: Inbound, header: Header, packed: memoryview, end: int) -> int:
+        if header.kind in CHUNKS and header.second == 3 and not changed:
+            packed[at] ^= 1
+            header = read_header(packed)
+            changed.append(header)
+        return begin(reader, header, packed, end)
+
+    monkeypatch.setattr(Inbound, "_begin", flips)
+    world = mesh(2)
+    plan = plan_of(world.names, "ring", 90_000, 5000)
+    inputs = [contribution(n, [(plan.elements,)], torch.float32) for n in range(2)]
+    results = await reduce_all(world, plan, inputs, [[torch.zeros(plan.elements)] for _ in range(2)])
+    assert changed
+    assert any("forged or torn" in str(each) for each in results), results
+    assert not any("expected" in str(each) for each in results), results
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -110,4 +110,13 @@ MUTATIONS: Final = (
         "if self._receiver.owing_to(self.peer):",
         ("bulk/test_stripes.py::test_who_only_waited_to_be_asked_for_more_has_ended_when_its_connection_is_closed",),
     ),
+    Mutation(
+        "misfit-before-its-seal",
+        "What a header says of a chunk is acted on once its seal was opened.",
+        "            self._misfit = header, error\n",
+        "            self._refuse(error)\n",
+        (
+            "bulk/test_collective_faults.py::test_a_header_that_the_way_has_changed_is_called_forged_and_not_what_the_neighbour_sent",
+        ),
+    ),
 )
