@@ -209,7 +209,8 @@ class Supervisor:
     def _seeds(self, host: Host) -> tuple[str, ...]:
         """Whom to ask for the way in: hosts that were there before, those that run and can be dialed first.
 
-        The world's first host founds the mesh; once it has, it is configured as all others are.
+        The world's first host founds the mesh; once it has, it is configured as all others are. So where nobody can be
+        dialed it names who cannot, and waits for them to dial: with an empty disk and no seeds it would found another.
         """
         world = self._world
         founded = any(acceptor.KEY in other.disk.values for other in world.every_host())
@@ -217,7 +218,7 @@ class Supervisor:
             return ()
         others = [h for h in world.every_host() if h is not host and h.lives > 0 and not h.gone]
         open_ = [h for h in others if not world.clusters[h.cluster].nat or h.cluster == host.cluster]
-        ranked = sorted(open_, key=lambda h: not h.alive)
+        ranked = sorted(open_ or others, key=lambda h: not h.alive)
         return tuple(f"{world.internet.addresses[h.name]}:{PORT}" for h in ranked[:SEEDS])
 
     def _told(self, host: Host, event: Event) -> None:

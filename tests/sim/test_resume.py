@@ -297,3 +297,17 @@ def test_who_founds_apart_from_its_own_cluster_stops_and_says_so() -> None:
         assert lineages(world) == {lineage}
         (_, now) = world.hosts["a/1"].core.m.rounds.tip  # type: ignore[union-attr,misc]
         assert now.state.version >= before + 2, "its mate trains on"
+
+
+def test_a_founder_whose_disk_is_lost_founds_no_other_mesh_where_nobody_can_be_dialed() -> None:
+    """Regression: all others are behind a NAT, so it was started without seeds, as nobody would; and founded one."""
+    with World(5) as world:
+        world.cluster("a", workers=1)
+        world.cluster("b", workers=3, nat=True)
+        world.run_until(lambda: world.version() >= 4 and world.settled(), within=60)
+        before, (lineage,) = world.version(), lineages(world)
+        world.crash("a/0", disk="lost")
+        world.run_for(1.0)
+        world.restart("a/0")
+        world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
+        assert lineages(world) == {lineage}
