@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ictp2p.edge.network import Network, ended
-from ictp2p.edge.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, check, is_preamble
+from ictp2p.edge.preamble import PREAMBLE_SIZE, Kind, Preamble, check, is_preamble
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Translated, Unreachable
 from ictp2p.types import Address, shown_address
 
@@ -84,16 +84,13 @@ async def open_transport(
     return opening.transport, theirs
 
 
-async def open_bulk(
-    network: Network, address: Address, fingerprint: bytes, *, ticket: bytes = NO_TICKET, timeout: float
-) -> asyncio.Transport:
+async def open_bulk(network: Network, address: Address, fingerprint: bytes, *, timeout: float) -> asyncio.Transport:
     """Dial a bulk connection. The caller sets its own protocol on the paused transport, then resumes reading.
 
     Raises:
         NetworkError, ProtocolError: as `open_transport`.
     """
-    mine = Preamble(fingerprint, Kind.BULK, ticket)
-    transport, _ = await open_transport(network, address, mine, timeout)
+    transport, _ = await open_transport(network, address, Preamble(fingerprint, Kind.BULK), timeout)
     return transport
 
 

@@ -1,14 +1,15 @@
 """The first 32 bytes of every connection, in the clear, in both directions.
 
-    "ICTP" | oldest wire version u8 | newest u8 | kind u8 | verdict u8 | mesh fingerprint 8 | ticket 16
+    "ICTP" | oldest wire version u8 | newest u8 | kind u8 | verdict u8 | mesh fingerprint 8 | zeros 16
 
 One port serves everything, so a connection first says what it is. The dialer writes its preamble; the acceptor
 judges it, answers with its own, and its answer carries the verdict; the dialer judges the answer in turn. So a
 port scanner, a peer from next year's release and a peer with last month's token are told apart *before* TLS,
 whose own failures all look alike, and both sides can name the reason in a typed error.
 
-The size is fixed, and the dialer speaks next, once it has read the answer. So neither side can have read a byte
-too many, and TLS starts on the same socket, on any event loop.
+The size is fixed, for all wire versions, which could not tell each other apart otherwise; the zeros are room for what
+a later one has to say, and not looked at. And the dialer speaks next, once it has read the answer. So neither side can
+have read a byte too many, and TLS starts on the same socket, on any event loop.
 
 The preamble is not authenticated and grants nothing. Changing its bits on the way makes a connection fail, which
 whoever can change bits can have more cheaply; a peer understands one wire version, hence nothing to downgrade to.
@@ -27,12 +28,9 @@ OLDEST_VERSION = WIRE_VERSION
 """The oldest wire version that this code still understands."""
 
 _MAGIC = b"ICTP"
-_LAYOUT = struct.Struct("!4sBBBB8s16s")
+_LAYOUT = struct.Struct("!4sBBBB8s16x")
 PREAMBLE_SIZE = _LAYOUT.size
 """Bytes of a preamble: 32."""
-TICKET_SIZE = 16
-NO_TICKET = bytes(TICKET_SIZE)
-"""The ticket of a connection that carries none."""
 
 
 class Kind(enum.IntEnum):
@@ -63,8 +61,6 @@ class Preamble:
     """Names the mesh, 8 bytes (see `credential.Mesh`)."""
     kind: int = Kind.CONTROL
     """A `Kind`, or a number from a later release."""
-    ticket: bytes = NO_TICKET
-    """16 bytes for whoever owns connections of this kind, of whom none has a use for them; the acceptor echoes none."""
     verdict: int = Verdict.WELCOME
     """A `Verdict`; a dialer always writes WELCOME."""
     oldest: int = OLDEST_VERSION
@@ -74,7 +70,7 @@ class Preamble:
 
     def encode(self) -> bytes:
         """Return the 32 bytes."""
-        return _LAYOUT.pack(_MAGIC, self.oldest, self.newest, self.kind, self.verdict, self.fingerprint, self.ticket)
+        return _LAYOUT.pack(_MAGIC, self.oldest, self.newest, self.kind, self.verdict, self.fingerprint)
 
     @classmethod
     def decode(cls, data: bytes | bytearray) -> Preamble:
@@ -85,8 +81,8 @@ class Preamble:
         """
         if len(data) != PREAMBLE_SIZE or not is_preamble(data):
             raise RemoteProtocolError(f"expected an ictp2p preamble, got {bytes(data[:PREAMBLE_SIZE])!r}")
-        _, oldest, newest, kind, verdict, fingerprint, ticket = _LAYOUT.unpack(data)
-        return cls(fingerprint, kind, ticket, verdict, oldest, newest)
+        _, oldest, newest, kind, verdict, fingerprint = _LAYOUT.unpack(data)
+        return cls(fingerprint, kind, verdict, oldest, newest)
 
 
 def is_preamble(start: bytes | bytearray) -> bool:

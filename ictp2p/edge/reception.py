@@ -20,7 +20,7 @@ from ictp2p.edge.control import ControlConnection, Limits
 from ictp2p.edge.network import Listener, Network, OnStuck
 from ictp2p.edge.opening import Opening
 from ictp2p.edge.places import Places, network_of
-from ictp2p.edge.preamble import NO_TICKET, Kind, Preamble, Verdict, check, judge
+from ictp2p.edge.preamble import Kind, Preamble, Verdict, check, judge
 from ictp2p.edge.security import Security
 from ictp2p.errors import HandshakeFailed, IctError
 from ictp2p.types import Address
@@ -176,8 +176,8 @@ class Reception:
     async def _shake_hands(self, opening: Opening) -> None:
         theirs = await opening.heard
         verdict = self._judge(theirs)
-        # An oddly numbered kind is echoed, so that the dialer can name it; the ticket is not ours to repeat.
-        opening.transport.write(replace(self._mine, kind=theirs.kind, ticket=NO_TICKET, verdict=verdict).encode())
+        # An oddly numbered kind is echoed, so that the dialer can name it.
+        opening.transport.write(replace(self._mine, kind=theirs.kind, verdict=verdict).encode())
         check(self._mine, theirs, verdict)
         if theirs.kind == Kind.BULK:
             self._hand_over(opening.transport, theirs)

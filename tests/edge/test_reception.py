@@ -12,7 +12,7 @@ from ictp2p.edge.control import ControlConnection, Limits, open_control
 from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import TcpNetwork
 from ictp2p.edge.opening import Opening, open_bulk
-from ictp2p.edge.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, Verdict
+from ictp2p.edge.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict
 from ictp2p.edge.reception import Reception, serve
 from ictp2p.edge.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.errors import (
@@ -119,7 +119,7 @@ def test_each_wrong_preamble_is_answered_with_ours_and_the_verdict(
         async with hall() as it, knocking(it) as (reader, writer):
             writer.write(preamble.encode())
             answer = Preamble.decode(await reader.readexactly(PREAMBLE_SIZE))
-            assert answer == Preamble(MESH.fingerprint, preamble.kind, NO_TICKET, verdict)
+            assert answer == Preamble(MESH.fingerprint, preamble.kind, verdict)
             assert await reader.read() == b""
             assert type(await it.refusal()) is error
 
@@ -318,16 +318,14 @@ def test_a_bulk_connection_is_handed_over_whole_after_the_preambles(run):
             handed.put_nowait(preamble)
 
         async with hall(on_bulk=on_bulk) as it:
-            transport = await open_bulk(
-                NETWORK, it.reception.address, MESH.fingerprint, ticket=b"sixteen byte key", timeout=5
-            )
+            transport = await open_bulk(NETWORK, it.reception.address, MESH.fingerprint, timeout=5)
             collect = Collect(100_000)
             transport.set_protocol(collect)
             transport.write(bytes(100_000))  # right behind the preamble
             transport.resume_reading()
             assert await collect.complete == bytes(100_000)
             preamble = await handed.get()
-            assert (preamble.kind, preamble.ticket) == (Kind.BULK, b"sixteen byte key")
+            assert preamble.kind == Kind.BULK
             assert it.reception.half_open == 0
             transport.abort()
 
