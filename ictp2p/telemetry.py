@@ -1,4 +1,4 @@
-"""What a peer can tell about itself: counters, gauges, and the last few hundred things that happened.
+"""What a peer can tell about itself: counters, and the last few hundred things that happened.
 
 One object per peer, given to whoever has something to tell; no global registry, no thread, no file. Events are
 plain values in the order in which they happened, so a test, the demo's display and a log file read the same thing.
@@ -41,23 +41,12 @@ class Event:
         return f"{self.at:.3f} {self.kind} {particulars}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All figures at one moment."""
-
-    counters: Mapping[str, float]
-    """What only grows: bytes sent, rounds committed."""
-    gauges: Mapping[str, float]
-    """What goes up and down: connections open, seconds of lag."""
-
-
 class Telemetry:
     """Collects what happens. All methods are called from the event loop's thread."""
 
     def __init__(self, clock: Callable[[], float], ring: int = RING) -> None:
         self._clock = clock
         self._counters: dict[str, float] = {}
-        self._gauges: dict[str, float] = {}
         self._events: deque[Event] = deque(maxlen=ring)
         self._subscribers: list[Callable[[Event], None]] = []
 
@@ -70,12 +59,8 @@ class Telemetry:
             self._tell(subscriber, happened)
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Add to a counter."""
+        """Add to a counter, which only grows: bytes sent, rounds committed."""
         self._counters[name] = self._counters.get(name, 0) + amount
-
-    def gauge(self, name: str, value: float) -> None:
-        """Set a gauge."""
-        self._gauges[name] = value
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
         """Have every later event given to `subscriber`, until the returned function is called."""
@@ -91,12 +76,12 @@ class Telemetry:
         """The latest events, oldest first, all or those of one kind."""
         return tuple(event for event in self._events if kind is None or event.kind == kind)
 
-    def snapshot(self) -> Snapshot:
-        """All figures now; later changes do not show in it."""
-        return Snapshot(MappingProxyType(dict(self._counters)), MappingProxyType(dict(self._gauges)))
+    def counters(self) -> dict[str, float]:
+        """All counters now; later changes do not show in it."""
+        return dict(self._counters)
 
     def __repr__(self) -> str:
-        return f"<Telemetry events={len(self._events)} counters={len(self._counters)} gauges={len(self._gauges)}>"
+        return f"<Telemetry events={len(self._events)} counters={len(self._counters)}>"
 
     def _tell(self, subscriber: Callable[[Event], None], event: Event) -> None:
         try:

@@ -124,17 +124,16 @@ class PeerService:
 
 def _stats(peer: AsyncPeer) -> dict[str, Any]:
     """Counters and latencies; times in seconds."""
-    figures = peer.telemetry.snapshot()
+    counters = peer.telemetry.counters()
     trips = peer.core.m.links.round_trips
     return {
-        **figures.counters,
-        **figures.gauges,
+        **counters,
         "control_round_trip_p50": quantile(trips, 0.5),
         "control_round_trip_p99": quantile(trips, 0.99),
         "loop_lag_p50": quantile(peer.health.lags, 0.5),
         "loop_lag_p99": quantile(peer.health.lags, 0.99),
         "false_suspicions": peer.health.false_suspicions,
-        "illegal_transitions": figures.counters.get("illegal_transition", 0),
+        "illegal_transitions": counters.get("illegal_transition", 0),
         "control_connections": len(peer.core.connected()),
     }
 

@@ -170,7 +170,7 @@ def test_only_what_came_from_or_went_to_another_cluster_is_measured(
     transfer = Transfer(direction, 1000, seconds, False, 6.0)
     data._transferred(PEERS[0], transfer)
     assert stack.measured == ([(THERE, transfer, 7.0)] if home == THERE and seconds > 0 else [])
-    assert data._telemetry.snapshot().counters[f"bulk_bytes_{direction}"] == 1000
+    assert data._telemetry.counters()[f"bulk_bytes_{direction}"] == 1000
 
 
 async def test_a_second_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed() -> None:
