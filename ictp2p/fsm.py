@@ -86,10 +86,6 @@ class Fsm:
         self.state = table.initial
         self._next = {(row.source, row.trigger): row.target for row in table.rows}
 
-    def can(self, trigger: str) -> bool:
-        """Whether the present state answers `trigger`."""
-        return (self.state, trigger) in self._next
-
     def fire(self, trigger: str) -> str:
         """Follow `trigger` and return the new state.
 
