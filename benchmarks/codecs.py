@@ -22,7 +22,7 @@ from arguments import megabytes, output
 
 from ictp2p.collectives.codecs.cast import Cast
 from ictp2p.collectives.codecs.codec import Codec
-from ictp2p.collectives.codecs.prices import ADD, pays_below, price
+from ictp2p.collectives.codecs.prices import ADD, PRICES, price
 from ictp2p.collectives.codecs.schemes import SCHEMES, scheme
 
 CHUNK = 256 * 1024
@@ -66,6 +66,14 @@ def pays(row: dict[str, Any], plain_add: float, participants: int) -> float:
     saved = others * (2 - row["bytes_per_element"] / 4 - result)
     coding = others * (1 / row["encode_gb_s"] + 1 / row["add_gb_s"]) + own / row["encode_gb_s"] + 1 / row["decode_gb_s"]
     return 8 * saved / (coding - others / plain_add)
+
+
+def pays_below(name: str, participants: int) -> float:
+    """Give the bytes/s below which the planner's price of `name` is less than float32's."""
+    codec, plain = price(name, participants), PRICES["none"]
+    saved = (participants - 1) / participants * (2 - codec.contribution - codec.result)
+    work = codec.seconds(1.0, participants) - plain.seconds(1.0, participants)
+    return saved / work
 
 
 def main() -> None:

@@ -99,14 +99,3 @@ def price(name: str, participants: int) -> Price:
     if name not in PRICES:
         raise ConfigError(f"codec {shown(name)} is not known: use {', '.join(PRICES)}, {AUTO}")
     return PRICES[name].among(participants)
-
-
-def pays_below(name: str, participants: int = 2) -> float:
-    """Give the wire's bytes/s below which `name` is faster than float32, if no work overlaps with the wire.
-
-    The least of a participant's two directions counts, and all chunks are contributions or results (the star).
-    """
-    codec, plain = price(name, participants), PRICES["none"]
-    saved = (participants - 1) / participants * (2 - codec.contribution - codec.result)
-    work = codec.seconds(1.0, participants) - plain.seconds(1.0, participants)
-    return saved / work
