@@ -63,7 +63,6 @@ def measure(name: str, size: int, seed: int, delays: tuple[float, float], elemen
         "seed": seed,
         "kind": made.kind,
         "shares": len(made.shares),
-        "depth": max(max(tree.depths()) for tree, _ in planned(made)),
         "ratio": fluid(network, planned(made)) / made.bound,
         "bound": made.bound,
         "price": made.seconds / made.bound,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
 
-from ictp2p.collectives.plan import ONE_SHOT, Plan
+from ictp2p.collectives.plan import NO_PARENT, ONE_SHOT, Plan
 from ictp2p.collectives.planning import topology
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.planning.topology import Topology
 from ictp2p.types import PeerId
 
@@ -62,6 +64,20 @@ def bytes_between(plan: Plan, source: int, target: int, itemsize: int = 4) -> in
 def loads(chosen: Plan) -> np.ndarray:
     size = len(chosen.participants)
     return np.array([[bytes_between(chosen, i, j) if i != j else 0 for j in range(size)] for i in range(size)])
+
+
+def depths(tree: Tree) -> tuple[int, int]:
+    """Give the longest way up, and the longest way down, in hops."""
+    up, down = (
+        max(sum(1 for _ in _way(parents, node)) for node in range(len(parents)))
+        for parents in (tree.reduce_parents, tree.broadcast_parents)
+    )
+    return up, down
+
+
+def _way(parents: Sequence[int], node: int) -> Iterator[int]:
+    while (node := parents[node]) != NO_PARENT:
+        yield node
 
 
 def alike(size: int, speed: float) -> np.ndarray:

@@ -17,7 +17,7 @@ from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Tree
 from ictp2p.collectives.planning.search import MARGIN
 from ictp2p.types import PeerId
-from tests.collectives.planning.planned import bytes_between
+from tests.collectives.planning.planned import bytes_between, depths
 
 NEAR = 1.1
 
@@ -67,7 +67,7 @@ def test_they_are_trees_of_all_participants_over_links_that_there_are(
         return
     assert len(found.trees) == len(found.parts) == count
     assert wrong(found.trees, size) is None
-    assert all(max(tree.depths()) <= 2 for tree in found.trees)
+    assert all(max(depths(tree)) <= 2 for tree in found.trees)
     assert found.parts.sum() == pytest.approx(1.0)
     assert (found.parts > 0).all()
     assert fill(found, width).max() >= levelling.least(width) * (1 - 1e-9), "better than can be"

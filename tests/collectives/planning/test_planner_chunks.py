@@ -13,7 +13,7 @@ from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, LEAST_C
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.running.windows import STAGING_BYTES
-from tests.collectives.planning.planned import alike, names, oceans, request
+from tests.collectives.planning.planned import alike, depths, names, oceans, request
 
 
 @given(st.integers(2, 40))
@@ -70,7 +70,7 @@ def test_short_shares_with_long_ways_travel_in_shorter_chunks(size: int, regions
     width, lines = oceans(size, regions, 1)
     made = plan(request(width, elements, only="tree", **lines)).plan
     trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in made.shares]
-    hops = max(sum(tree.depths()) for tree in trees)
+    hops = max(sum(depths(tree)) for tree in trees)
     enough = 4 * elements / len(made.shares) / (4 * hops)
     slowest = min(width[edge] for tree in trees for edge in tree.edges())
     assert 4 * made.chunk <= max(LEAST_CHUNK, min(enough, SLOW_CHUNK), slowest * CHUNK_SECONDS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.collectives.planning.schedules import ring, tree
-from tests.collectives.planning.planned import network, request
+from tests.collectives.planning.planned import depths, network, request
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))
@@ -112,4 +112,4 @@ def test_a_large_ring_is_found_greedily() -> None:
 def test_trees_stay_shallow_where_they_can() -> None:
     width = np.full((20, 20), 1.0)
     np.fill_diagonal(width, 0)
-    assert all(max(t.depths()) <= tree.DEPTH for t in tree.trees(network(request(width)), 2, 2))
+    assert all(max(depths(t)) <= tree.DEPTH for t in tree.trees(network(request(width)), 2, 2))

@@ -20,6 +20,7 @@ from ictp2p.collectives.planning.schedules.trees import WHOLE, Cost, Tree
 from ictp2p.collectives.planning.topology import LinkEstimate, Topology, Trunk
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
+from tests.collectives.planning.planned import depths
 
 A, B, C, D = (PeerId(letter * 32) for letter in "abcd")
 
@@ -159,7 +160,7 @@ def test_what_is_proven_among_many_is_a_bound(seed: int, size: int, regions: int
 def test_halving_and_doubling_takes_the_logarithm_of_hops() -> None:
     for size in (2, 3, 8, 13, 64):
         for tree in halving_doubling.trees(size):
-            assert max(tree.depths()) <= (size - 1).bit_length()
+            assert max(depths(tree)) <= (size - 1).bit_length()
 
 
 @given(st.integers(0, 2**32), st.sampled_from(list(PRICES)), st.integers(1, 500_000))

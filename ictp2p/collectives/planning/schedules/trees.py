@@ -37,21 +37,7 @@ class Tree(NamedTuple):
         down = [(parent, node) for node, parent in enumerate(self.broadcast_parents) if parent != NO_PARENT]
         return up + down
 
-    def depths(self) -> tuple[int, int]:
-        """Give the longest way up, and the longest way down, in hops."""
-        return _depth(self.reduce_parents), _depth(self.broadcast_parents)
-
 
 def downward(tree: Tree) -> Tree:
     """Give the tree without its way up: what a broadcast needs."""
     return tree._replace(reduce_parents=(NO_PARENT,) * len(tree.reduce_parents))
-
-
-def _depth(parents: tuple[int, ...]) -> int:
-    deepest = 0
-    for node in range(len(parents)):
-        hops = 0
-        while parents[node] != NO_PARENT:
-            node, hops = parents[node], hops + 1
-        deepest = max(deepest, hops)
-    return deepest
