@@ -28,10 +28,9 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """Close the connection to `peer`; `reason` is for the log."""
+    """Close the connection to `peer`."""
 
     peer: PeerId
-    reason: str
     gently: bool = False
     """Whether what was sent before is to arrive first."""
 

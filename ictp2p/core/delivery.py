@@ -66,7 +66,7 @@ class Delivery:
         except RemoteProtocolError as error:
             self._tell(Violated(bearer, packet.source, f"{packet.channel.name}: {error}"))
             if bearer == packet.source and bearer in self._post.open:
-                self._context.out.append(Hangup(bearer, str(error)))
+                self._context.out.append(Hangup(bearer))
 
     def _tell(self, violated: Violated) -> None:
         now = self._context.now

@@ -85,4 +85,4 @@ class Observers:
 
     def _dismiss(self, peer: PeerId, reason: str) -> None:
         self._context.send(Channel.HELLO, peer, StatusRefusal(reason))
-        self._context.out.append(Hangup(peer, reason, gently=True))
+        self._context.out.append(Hangup(peer, gently=True))

@@ -139,7 +139,7 @@ class Thrift:
         """Take what the other end of a connection says of it."""
         if isinstance(message, Parting):
             self.parted.add(sender)
-            self._context.out.append(Hangup(sender, "neither side needs the connection"))
+            self._context.out.append(Hangup(sender))
         else:
             self._heard[sender] = message.wanted
             self._part(sender)

@@ -251,9 +251,9 @@ async def test_a_connection_is_read_whatever_its_coming_causes(*, restarted: boo
 
 async def test_a_frame_for_a_peer_that_is_gone_is_dropped_and_a_hangup_ends_a_connection() -> None:
     bed = Bed()
-    bed.driver.execute([Transmit(LOW, b"to nobody"), Hangup(LOW, "nobody")])
+    bed.driver.execute([Transmit(LOW, b"to nobody"), Hangup(LOW)])
     assert bed.log == []
     there = bed.connection(LOW, dialed=True)
-    bed.driver.execute([Hangup(LOW, "garbage")])
+    bed.driver.execute([Hangup(LOW)])
     assert not there.is_open
     await bed.driver.close()
