@@ -32,7 +32,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ictp2p.errors import ConfigError, Unreachable
-from ictp2p.types import Address, cluster_id
+from ictp2p.types import WILDCARDS, Address, cluster_id
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _UNNAMED = ("", "none")
 """Run ids that nobody chose."""
 _PREFIX = "torchrun-"
-_WILDCARDS = ("0.0.0.0", "::")
 _LAST_PORT = 65535
 _KEY = "ictp2p/rank0"
 _PAUSE = 0.1
@@ -168,7 +167,7 @@ class Rendezvous:
         """
         if self._job.rank:
             return
-        host = self._job.master.host if address.host in _WILDCARDS else address.host
+        host = self._job.master.host if address.host in WILDCARDS else address.host
         with self._answering():
             self._opened().set(_KEY, f"{config.cluster} {Address(host, address.port)}")
 

@@ -51,6 +51,10 @@ def cluster_id(name: str) -> ClusterId:
     return ClusterId(name)
 
 
+WILDCARDS = ("0.0.0.0", "::")
+"""Hosts that stand for all addresses of a machine: one may listen there, and nobody can dial them."""
+
+
 class Address(NamedTuple):
     """A TCP endpoint as a connection shows it. IPv6 hosts are kept without brackets."""
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ictp2p.edge.network import Listener, translate
 from ictp2p.errors import AddressInUse, AddressNotOurs, Unreachable
-from ictp2p.types import Address
+from ictp2p.types import WILDCARDS, Address
 from sim.connection import Endpoint
 from sim.internet import Internet
 from sim.loop import Process
@@ -62,7 +62,7 @@ class SimNetwork:
         """Listen; see `Network.serve`."""
         net = self._internet
         own = net.addresses[self._process.name]
-        if address.host not in (own, "0.0.0.0", "::"):
+        if address.host not in (own, *WILDCARDS):
             raise AddressNotOurs(f"cannot listen on {address}: not an address of {self._process.name}")
         actual = Address(own, address.port or net.port())
         if actual in net.listeners:

@@ -19,9 +19,7 @@ from collections.abc import Callable
 
 from ictp2p.config import Config
 from ictp2p.edge.network import is_local, is_ours
-from ictp2p.types import Address
-
-_WILDCARDS = ("0.0.0.0", "::")
+from ictp2p.types import WILDCARDS, Address
 
 
 class Whereabouts:
@@ -46,9 +44,9 @@ class Whereabouts:
         self.hidden = config.advertise == "none"
         """Whether that is for our cluster mates alone."""
         told = "" if self.hidden else config.advertise
-        self.known = told or ("" if listening.host in _WILDCARDS else str(listening))
+        self.known = told or ("" if listening.host in WILDCARDS else str(listening))
         """Where others can dial us as it is known before there is any connection; empty if it is not."""
-        self._everywhere = listening.host in _WILDCARDS
+        self._everywhere = listening.host in WILDCARDS
         given = Address.parse(told).host if told else ""
         self.interface = given if _is_numeric(given) and ours(given) else listening.host
         """The address of this machine where the workers of our cluster meet; a wildcard until there is a connection."""
@@ -58,7 +56,7 @@ class Whereabouts:
 
         One that only this machine can dial will do until there is another.
         """
-        if self._everywhere and (self.interface in _WILDCARDS or self._is_better(host, self.interface)):
+        if self._everywhere and (self.interface in WILDCARDS or self._is_better(host, self.interface)):
             self.interface = host
         if self.known:
             return None
