@@ -13,6 +13,7 @@ import enum
 import hashlib
 import struct
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,6 +22,7 @@ from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
 from ictp2p.wire import WIRE_VERSION
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
@@ -103,7 +105,7 @@ def pack_header(
     return _HEADER.pack(_MAGIC, WIRE_VERSION, kind, starved | shared << 1, first, second, length, tag)
 
 
-def read_header(data: bytes | bytearray | memoryview) -> Header:
+def read_header(data: Buffer) -> Header:
     """Read and check a header.
 
     Raises:
@@ -177,7 +179,7 @@ class Hello:
         return cls(Purpose.REFUSAL, answered.target, answered.source, nonce, answered.ticket)
 
 
-def check_hello(start: bytes | bytearray | memoryview) -> None:
+def check_hello(start: Buffer) -> None:
     """See from the first bytes whether a hello is one that we can read: of another version it may be shorter.
 
     Raises:
@@ -191,7 +193,7 @@ def check_hello(start: bytes | bytearray | memoryview) -> None:
         raise VersionMismatch(f"bulk hello of version {version}, this is version {WIRE_VERSION}")
 
 
-def read_hello(data: bytes | bytearray | memoryview) -> Hello:
+def read_hello(data: Buffer) -> Hello:
     """Read and check a hello.
 
     Raises:

@@ -17,10 +17,8 @@ from cryptography.hazmat.primitives import ciphers
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 from ictp2p.bulk.ciphers import Cipher, aead
-from ictp2p.bulk.frames import SEAL_BYTES
+from ictp2p.bulk.frames import SEAL_BYTES, Buffer
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Seal:

@@ -22,14 +22,13 @@ from typing import TypeAlias
 import msgspec
 
 from ictp2p.bulk.connection import BulkConnection
-from ictp2p.bulk.frames import Header, Kind, read_measured
+from ictp2p.bulk.frames import Buffer, Header, Kind, read_measured
 from ictp2p.bulk.pacing import Meter
 from ictp2p.bulk.users import Frame
 from ictp2p.errors import IctError, RemoteProtocolError, StateError, printable
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""

@@ -26,7 +26,6 @@ EARLY_BYTES = 8 * 1024 * 1024
 """Over a long way as many chunks may as leave in a round trip by the plan, up to this: 67 ms of a Gbit/s."""
 EARLY_CHUNKS = 64
 """And no more chunks than this."""
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
