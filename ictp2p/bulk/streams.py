@@ -17,7 +17,7 @@ import contextlib
 import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from ictp2p.errors import IctError, RemoteProtocolError, StateError, printable
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
+T = TypeVar("T")
 Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""
@@ -93,17 +94,33 @@ class ProbeResult:
     """Whether the link can do more than this shows."""
 
 
-class Fetch:
+class Asking(Generic[T]):
+    """What is asked of a peer, until it is here or the connection has gone."""
+
+    def __init__(self) -> None:
+        self.result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def expecting(self) -> bool:
+        """It is due."""
+        return not self.result.done()
+
+    def lost(self, error: IctError) -> None:
+        """The connection has gone."""
+        if not self.result.done():
+            self.result.set_exception(error)
+
+
+class Fetch(Asking[int]):
     """The asking side of one request (`users.User`)."""
 
     def __init__(
         self, destination: memoryview, progress: Callable[[int], None] | None, clock: Callable[[], float]
     ) -> None:
+        super().__init__()
         self.ended = False
         """The serving side has ended the reply."""
         self.meter = Meter()
         self._clock = clock
-        self.result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._destination = destination
         self._progress = progress
         self._filled = 0
@@ -152,15 +169,6 @@ class Fetch:
 
     def _fail(self, why: str) -> None:
         self.result.set_exception(StateError(why))
-
-    def expecting(self) -> bool:
-        """The reply is due."""
-        return not self.result.done()
-
-    def lost(self, error: IctError) -> None:
-        """The connection has gone."""
-        if not self.result.done():
-            self.result.set_exception(error)
 
 
 class Serving:
@@ -219,7 +227,7 @@ class Serving:
         """The connection has gone; `Desk` cancels the task."""
 
 
-class Probe:
+class Probe(Asking[ProbeResult]):
     """The sending side of a probe (`users.User`).
 
     Args:
@@ -230,7 +238,7 @@ class Probe:
     """
 
     def __init__(self, tag: bytes, size: int, seconds: float, clock: Callable[[], float]) -> None:
-        self.result: asyncio.Future[ProbeResult] = asyncio.get_running_loop().create_future()
+        super().__init__()
         self._tag = tag
         self._left = size
         self._seconds = seconds
@@ -270,12 +278,3 @@ class Probe:
         """Take the receiver's measurement."""
         if header.kind is Kind.MEASURED and not self.result.done():
             self.result.set_result(ProbeResult(*read_measured(body)))
-
-    def expecting(self) -> bool:
-        """The measurement is due."""
-        return not self.result.done()
-
-    def lost(self, error: IctError) -> None:
-        """The connection has gone."""
-        if not self.result.done():
-            self.result.set_exception(error)
