@@ -91,6 +91,26 @@ class Part(Receiver, Protocol):
         ...
 
 
+class AnyPart:
+    """What all parts have in common: how they end."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._attachment: Attachment | None = None
+
+    def detached(self) -> None:
+        """As `Part`."""
+        self._attachment = None
+        self.ended = self.ended.get_loop().create_future()
+        self.ended.cancel()
+
+    def broke(self, error: Exception) -> None:
+        """As `channel.Receiver`."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+
+
 async def carry_out(
     part: Part, links: Links, tag: RoundTag, profile: ExecuteProfile, whole: bytes | None = None
 ) -> None:
@@ -233,6 +253,4 @@ def _expire(part: Part, seconds: float) -> None:
 
 
 def _fail(part: Part, reason: str) -> None:
-    if not part.ended.done():
-        part.ended.set_exception(CollectiveTimeout(reason, part.owing()))
-        part.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+    part.broke(CollectiveTimeout(reason, part.owing()))

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ictp2p.collectives.channel import DIFFER, EAGER_BYTES, Attachment, Links, Outgoing, ParticipantLost, RoundTag
-from ictp2p.collectives.running.attempt import ExecuteProfile, carry_out
+from ictp2p.collectives.running.attempt import AnyPart, ExecuteProfile, carry_out
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
 
@@ -52,11 +52,11 @@ async def swap(
     return swapping.bodies
 
 
-class Swap:
+class Swap(AnyPart):
     """One participant's part (`attempt.Part`). Arguments as `swap`'s."""
 
     def __init__(self, participants: Sequence[PeerId], me: int, parts: Sequence[int], body: bytes) -> None:
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        super().__init__()
         self.bodies = [b""] * len(participants)
         self.bodies[me] = body
         self.peers = [name for node, name in enumerate(participants) if node != me]
@@ -67,7 +67,6 @@ class Swap:
         self._begun: set[PeerId] = set()
         self._again: set[PeerId] = set()
         """Who had to drop our part, and waits for it."""
-        self._attachment: Attachment | None = None
 
     def rates(self) -> None:
         """Nothing so short is paced."""
@@ -79,12 +78,6 @@ class Swap:
         for peer in tuple(self._again):
             attachment.kick(peer)
         self._check_end()
-
-    def detached(self) -> None:
-        """As `attempt.Part`."""
-        self._attachment = None
-        self.ended = self.ended.get_loop().create_future()
-        self.ended.cancel()
 
     async def work(self) -> None:
         """Wait for the parts of all."""
@@ -137,16 +130,9 @@ class Swap:
 
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
-        if (peer in self._missing or peer in self._again) and not self.ended.done():
+        if peer in self._missing or peer in self._again:
             known = [name for name in self._nodes if name in suspects]
-            self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", known or [peer]))
-            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
-
-    def broke(self, error: Exception) -> None:
-        """As `channel.Receiver`."""
-        if not self.ended.done():
-            self.ended.set_exception(error)
-            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+            self.broke(ParticipantLost(f"{peer}: {reason}", known or [peer]))
 
     def silent(self) -> list[PeerId]:
         """Name who has not begun."""

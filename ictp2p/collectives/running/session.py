@@ -28,6 +28,7 @@ from ictp2p.collectives.channel import (
     Slots,
 )
 from ictp2p.collectives.plan import REDUCE, Plan
+from ictp2p.collectives.running.attempt import AnyPart
 from ictp2p.collectives.running.coding import Coder
 from ictp2p.collectives.running.exchange import Exchange
 from ictp2p.collectives.running.flat import Flat
@@ -47,7 +48,7 @@ _RECEIPT = memoryview(b"\0")
 """What comes back for a chunk whose result stays at the root."""
 
 
-class Session:
+class Session(AnyPart):
     """One participant's collective (`attempt.Part`).
 
     Args:
@@ -77,10 +78,9 @@ class Session:
         preface: int = 0,
         circle: Sequence[PeerId] = (),
     ) -> None:
+        super().__init__()
         self.exchange = exchange
         self.plan = plan
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when nothing is left to be sent or received; failed with whom the collective was lost on."""
         self.sent = self.received = self.staging_peak = 0
         self._names = [PeerId(name) for name in plan.participants]
         self._indices = {name: node for node, name in enumerate(self._names)}
@@ -95,7 +95,6 @@ class Session:
         """Elements travel as they are, sums too."""
         self._shares = [(share.start, share.stop) for share in plan.shares]
         self._progress = progress
-        self._attachment: Attachment | None = None
         self._staged: dict[tuple[int, int], dict[int, memoryview]] = {}
         """Of each share and participant the contributions that have not been added, by the number of the chunk."""
         self._slots = slots
@@ -152,12 +151,6 @@ class Session:
             return 0
         planned = math.ceil(self.exchange.planned(node) * min(1.0, seconds / self.plan.seconds))
         return min(planned, EARLY_CHUNKS, EARLY_BYTES // self._chunk_bytes)
-
-    def detached(self) -> None:
-        """As `attempt.Part`."""
-        self._attachment = None
-        self.ended = self.ended.get_loop().create_future()
-        self.ended.cancel()
 
     async def work(self) -> None:
         """As `attempt.Part`."""
@@ -313,16 +306,9 @@ class Session:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
         if not (self.owing_to(peer) or self._index(peer) in self.exchange.waiting_on()):
             self._check_end()  # its connection may have been full since the last chunk for it: nobody else would ask
-        elif not self.ended.done():
+        else:
             known = [name for name in self._circle if name in suspects]
-            self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", known or [peer]))
-            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
-
-    def broke(self, error: Exception) -> None:
-        """As `channel.Receiver`."""
-        if not self.ended.done():
-            self.ended.set_exception(error)
-            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+            self.broke(ParticipantLost(f"{peer}: {reason}", known or [peer]))
 
     def silent(self) -> list[PeerId]:
         """Name the neighbours that have not begun."""
