@@ -110,6 +110,11 @@ class Nesterov(Optimizer):
         return buffer.mul(momentum).add_(delta) if nesterov else buffer
 
 
+def plain(parameters: list[torch.nn.Parameter]) -> Nesterov:
+    """Make the optimizer of who steps by the average itself: SGD of learning rate 1, without momentum."""
+    return Nesterov(parameters, lr=1.0, momentum=0.0)
+
+
 def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phases: float) -> Tensor:
     """Update the momentum, and give the move, as `phases` equal phases of `delta / phases` each would have done.
 

@@ -13,7 +13,7 @@ import torch
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
-from ictp2p.sync.optimizers.outer import Nesterov
+from ictp2p.sync.optimizers.outer import plain
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
 from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Compared, Decided, Divided, Overlapping
@@ -59,8 +59,4 @@ class LocalSGD(Policy):
         given = next((name for name in ("outer", "outer_schedule") if name in options), None)
         if given is not None:
             raise ConfigError(f"LocalSGD takes no {given}: the average itself is its step; DiLoCo takes one")
-        super().__init__(peer, model, inner, _average, sync_every, name="local-sgd", **options)
-
-
-def _average(parameters: list[torch.nn.Parameter]) -> Nesterov:
-    return Nesterov(parameters, lr=1.0, momentum=0.0)
+        super().__init__(peer, model, inner, plain, sync_every, name="local-sgd", **options)

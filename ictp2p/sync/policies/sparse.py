@@ -31,7 +31,7 @@ from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.arithmetic import check_finite
 from ictp2p.sync.model.weights import Weights
-from ictp2p.sync.optimizers.outer import Nesterov, OuterFactory
+from ictp2p.sync.optimizers.outer import OuterFactory, plain
 from ictp2p.sync.options import number, whole
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
@@ -94,7 +94,7 @@ class SparseDiLoCo(Policy):
             peer,
             model,
             inner,
-            outer or _plain,
+            outer or plain,
             sync_every,
             name="sparse-diloco",
             codec=codec,
@@ -215,7 +215,3 @@ def _most_in_a_block(chunk: int, keep: int) -> int:
     """How many kept elements may lie in one block of the codec."""
     touched = -(-BLOCK // chunk) + (BLOCK % chunk != 0 and chunk % BLOCK != 0)
     return min(BLOCK, touched * keep)
-
-
-def _plain(parameters: list[torch.nn.Parameter]) -> Nesterov:
-    return Nesterov(parameters, lr=1.0, momentum=0.0)
