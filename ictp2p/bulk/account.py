@@ -6,18 +6,13 @@ A transport without a socket may count by itself (`get_extra_info`: "account", t
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import struct
-import sys
 from typing import NamedTuple
 
 from ictp2p.bulk import tuning
 
 _TIMES = struct.Struct("=Q8xQ")  # microseconds at work, and of these in which our send buffer was the bound
 _TIMES_AT = 168  # in struct tcp_info, include/uapi/linux/tcp.h
-_ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
-_ROUND_TRIPS_AT = 68
 _PACKETS = struct.Struct("=I52xI")  # sent again; sent with data
 _PACKETS_AT = 100
 
@@ -56,18 +51,14 @@ def account(transport: asyncio.Transport) -> Account | None:
     if endpoint is None:
         said: tuple[float, ...] | None = transport.get_extra_info("account")
         return None if said is None else Account(*said)
-    if not sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+    info = tuning.tcp_info(endpoint)
+    if len(info) < _TIMES_AT + _TIMES.size:
         return None
-    with contextlib.suppress(OSError):  # the connection has just gone
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        if len(info) < _TIMES_AT + _TIMES.size:
-            return None
-        smoothed, least = _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
-        if least <= tuning.NEARBY * 1e6:
-            return None
-        busy, held = _TIMES.unpack_from(info, _TIMES_AT)
-        lost, packets = _PACKETS.unpack_from(info, _PACKETS_AT)
-        if tuning.control(transport).startswith(b"bbr"):
-            lost = 0
-        return Account(busy / 1e6, held / 1e6, smoothed / least, smoothed / 1e6, packets, lost)
-    return None
+    smoothed, least = tuning.round_trips(info)
+    if least <= tuning.NEARBY * 1e6:
+        return None
+    busy, held = _TIMES.unpack_from(info, _TIMES_AT)
+    lost, packets = _PACKETS.unpack_from(info, _PACKETS_AT)
+    if tuning.control(transport).startswith(b"bbr"):
+        lost = 0
+    return Account(busy / 1e6, held / 1e6, smoothed / least, smoothed / 1e6, packets, lost)

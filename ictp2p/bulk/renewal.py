@@ -109,8 +109,7 @@ class Renewal:
 
     def _look(self, endpoint: socket.socket, now: float) -> None:
         control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        repair, round_trip, window, least = _INFO.unpack_from(info)
+        repair, round_trip, window, least = _INFO.unpack_from(tuning.tcp_info(endpoint))
         if control != _BBR or window <= _PAUSED:  # it may be given to bbr later; it pauses, and renews it so
             self._hold(None)
             self._renew_at(now)

@@ -25,7 +25,6 @@ import asyncio
 import contextlib
 import socket
 import struct
-import sys
 
 from ictp2p.bulk import tuning
 
@@ -45,11 +44,10 @@ def wake(transport: asyncio.Transport) -> int:
         The bytes that this should have at least; 0 if it may be as short as it is.
     """
     endpoint = tuning.tcp_socket(transport)
-    if endpoint is None or not sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+    if endpoint is None:
         return 0
-    with contextlib.suppress(OSError):  # the connection has just gone
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        timeout, segment, silence = _INFO.unpack_from(info)
+    with contextlib.suppress(OSError, struct.error):  # the connection has just gone
+        timeout, segment, silence = _INFO.unpack_from(tuning.tcp_info(endpoint))
         if silence * 1000 <= timeout:
             return 0
         control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")

@@ -118,15 +118,30 @@ def reset(transport: asyncio.Transport) -> None:
     transport.abort()
 
 
+def tcp_info(endpoint: socket.socket | None) -> bytes:
+    """Give what the kernel says of a connection, or as much of it as this one knows to say.
+
+    Nothing of one that has just gone, of none, and on another system than Linux, which lays it out otherwise.
+    """
+    if endpoint is not None and sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return b""
+
+
+def round_trips(info: bytes) -> tuple[int, int]:
+    """Read the smoothed and the least round trip off `tcp_info`, in microseconds.
+
+    Raises:
+        struct.error: it does not say.
+    """
+    return _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
+
+
 def round_trip(transport: asyncio.Transport) -> float | None:
     """Give the least round trip in seconds that the kernel has seen on a TCP connection, if it says."""
-    endpoint = tcp_socket(transport)
-    if endpoint is None or not hasattr(socket, "TCP_INFO"):
-        return None
-    with contextlib.suppress(OSError):
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        if len(info) >= _ROUND_TRIPS_AT + _ROUND_TRIPS.size:
-            return _least_round_trip(info)
+    with contextlib.suppress(struct.error):
+        return _least_round_trip(tcp_info(tcp_socket(transport)))
     return None
 
 
@@ -144,26 +159,21 @@ def is_full(transport: asyncio.Transport) -> bool:
     endpoint = tcp_socket(transport)
     if endpoint is None:
         return bool(transport.get_extra_info("full"))
-    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
-        with contextlib.suppress(OSError, struct.error):  # the connection has just gone; an older kernel
-            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            on_its_way, waiting, window = _BACKLOG.unpack_from(info)
-            return bool(waiting) and not (on_its_way and window)
+    with contextlib.suppress(struct.error):  # it does not say, as an older kernel
+        on_its_way, waiting, window = _BACKLOG.unpack_from(tcp_info(endpoint))
+        return bool(waiting) and not (on_its_way and window)
     return False
 
 
 def segment(transport: asyncio.Transport) -> int:
     """Give the bytes that the kernel puts into one packet; of a transport without a socket, what is usual."""
-    endpoint = tcp_socket(transport)
-    if endpoint is not None and sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
-        with contextlib.suppress(OSError):  # the connection has just gone
-            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            return min(int(_SEGMENT.unpack_from(info)[0]), JUMBO)
+    with contextlib.suppress(struct.error):
+        return min(int(_SEGMENT.unpack_from(tcp_info(tcp_socket(transport)))[0]), JUMBO)
     return _USUAL
 
 
 def _least_round_trip(info: bytes) -> float:
-    smoothed, least = _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
+    smoothed, least = round_trips(info)
     return float(min(smoothed, least or smoothed)) / 1e6
 
 
@@ -277,11 +287,9 @@ def _delivered(transport: asyncio.Transport) -> float | None:
     endpoint = tcp_socket(transport)
     if endpoint is None:
         return transport.get_extra_info("delivered") if is_far(transport) else None
-    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
-        with contextlib.suppress(OSError):  # the connection has just gone
-            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            if len(info) >= _DELIVERY_AT + _DELIVERY.size and _least_round_trip(info) > NEARBY:
-                return float(_DELIVERY.unpack_from(info, _DELIVERY_AT)[0])
+    info = tcp_info(endpoint)
+    if len(info) >= _DELIVERY_AT + _DELIVERY.size and _least_round_trip(info) > NEARBY:
+        return float(_DELIVERY.unpack_from(info, _DELIVERY_AT)[0])
     return None
 
 
