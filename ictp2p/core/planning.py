@@ -25,7 +25,7 @@ from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
 from ictp2p.sync.rounds import modules
-from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
@@ -55,7 +55,7 @@ _ENCODED = frozenset({"float32", "bfloat16", "float16"})
 Edges = dict[tuple[PeerId, PeerId], LinkEstimate]
 
 
-def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLETE) -> PlanAnswer:
+def make_plan(directory: Directory, request: PlanQuestion, complete: int = COMPLETE) -> PlanAnswer:
     """Plan an attempt on the links that gossip knows.
 
     Args:
@@ -80,7 +80,7 @@ def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLE
     return PlanAnswer(decision.plan.encode(), decision.reason[:1024], decision.plan.seconds, running)
 
 
-def asked_of(directory: Directory, request: PlanRequest, complete: int = COMPLETE) -> planner.PlanRequest:
+def asked_of(directory: Directory, request: PlanQuestion, complete: int = COMPLETE) -> planner.PlanRequest:
     """Put what is to be planned beside what gossip knows of the links, those that failed included."""
     leaders = {p.cluster: p.leader for p in request.participants}
     return _asked(request, links_between(directory, request.participants, complete), _limits(directory, leaders))
@@ -100,7 +100,7 @@ def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None
     return plans.check(plan, [p.leader for p in participants], plan.elements)
 
 
-def _decide(request: PlanRequest, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.Decision:
+def _decide(request: PlanQuestion, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.Decision:
     asked = _asked(request, edges, limits)
     if request.spec.grouping != "all":
         return _plan_groups(asked, groups(request.spec, request.base, request.participants))
@@ -116,7 +116,7 @@ def _decide(request: PlanRequest, edges: Edges, limits: Mapping[PeerId, Limits])
     return planner.plan(asked)
 
 
-def _asked(request: PlanRequest, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.PlanRequest:
+def _asked(request: PlanQuestion, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.PlanRequest:
     return planner.PlanRequest(
         participants=tuple(p.leader for p in request.participants),
         elements=request.spec.elements,
@@ -222,7 +222,7 @@ def _alone(asked: planner.PlanRequest, group: Group) -> tuple[planner.PlanReques
     return one, frozenset(involved)
 
 
-def _root(request: PlanRequest) -> PeerId:
+def _root(request: PlanQuestion) -> PeerId:
     """Who speaks for the cluster that a broadcast copies from, or a sum is collected at."""
     root = named_cluster(request.spec)
     speaker = next((p.leader for p in request.participants if p.cluster == root), None)

@@ -40,7 +40,7 @@ from ictp2p.collectives.planning.topology import Pair
 from ictp2p.core.lines import FEW, Lines
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import NoRoute
-from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.values import Close, Open, Participant, Spec, Value
 from ictp2p.types import PeerId
 
@@ -134,7 +134,7 @@ class ProvenPlans:
         elif opened is not None and isinstance(value, Close) and _number(value) == _number(opened[0]):
             self._ended(opened[0], now - opened[1], committed=value.committed)
 
-    def better(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
+    def better(self, asked: planner.PlanRequest, request: PlanQuestion, made: PlanAnswer) -> PlanAnswer:
         """Give the plan that is kept for such a request; or another one, if that should be faster.
 
         Args:
@@ -166,7 +166,7 @@ class ProvenPlans:
         reason = f"took {proven.seconds:.3g} s in round {proven.round}; not proven: {best.reason}"
         return replace(made, plan=proven.plan, reason=reason[:1024], seconds=kept)
 
-    def rival(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
+    def rival(self, asked: planner.PlanRequest, request: PlanQuestion, made: PlanAnswer) -> PlanAnswer:
         """Give what is `made` for an attempt under way, its promise as far in doubt as such promises are.
 
         Where none was put to the test yet, it is no better than known lines allow.
@@ -179,7 +179,7 @@ class ProvenPlans:
         least = 0.0 if lines is None else planner.predict(lines, plans.decode(made.plan))
         return replace(made, seconds=max(made.seconds, least))
 
-    def _given_up(self, request: PlanRequest) -> None:
+    def _given_up(self, request: PlanQuestion) -> None:
         """Note that the attempt before has failed: the next is planned before that is decided here."""
         if self._opened is not None and (request.round, request.attempt) > _number(self._opened[0]):
             opened, self._opened = self._opened[0], None

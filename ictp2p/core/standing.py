@@ -38,7 +38,7 @@ from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import ProvenPlans
-from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.values import Open, Spec, Value
 
 MANY = 16
@@ -57,7 +57,7 @@ WORSE = 1.05
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    request: PlanRequest
+    request: PlanQuestion
     asked: planner.PlanRequest
     """The same beside what was known of the links."""
     made: PlanAnswer
@@ -89,7 +89,7 @@ class StandingPlan:
             self._proven.lines.saw(links, value.round)
         self._proven.decided(value, now)
 
-    def answer(self, directory: Directory, request: PlanRequest) -> PlanAnswer:
+    def answer(self, directory: Directory, request: PlanQuestion) -> PlanAnswer:
         """Answer with the plan that stands, or with one made now from what is in the directory.
 
         Raises:
@@ -120,7 +120,7 @@ class StandingPlan:
         return answer
 
 
-def _kept(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
+def _kept(standing: _Standing, request: PlanQuestion, asked: planner.PlanRequest) -> PlanAnswer | None:
     """Give the plan that stands, if it is one for `request` and as good as it was."""
     answer = standing.answer
     made_for_it = (request.round, request.attempt) == (standing.request.round, standing.request.attempt)
@@ -138,7 +138,7 @@ def _kept(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest)
     return replace(answer, reason=(since + answer.reason)[:1024], seconds=seconds)
 
 
-def _as_good(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest, now: float) -> bool:
+def _as_good(standing: _Standing, request: PlanQuestion, asked: planner.PlanRequest, now: float) -> bool:
     """Whether the plan that stands, for which so many seconds are predicted now, is about what it was."""
     if _quick(request, standing.answer):
         return now <= WORSE * standing.predicted + PLANNING
@@ -148,21 +148,21 @@ def _as_good(standing: _Standing, request: PlanRequest, asked: planner.PlanReque
     return not _few(request) or distance < WORSE or now <= WORSE * standing.predicted
 
 
-def _forecast(request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer:
+def _forecast(request: PlanQuestion, asked: planner.PlanRequest) -> PlanAnswer:
     """Predict the plan under way, beside what none can beat; that is known of sums for everybody."""
     least = planner.at_least(asked) if request.spec.kind in ("sync", "reduce") else 0.0
     return PlanAnswer(b"", "what no plan can beat", least, planner.predict(asked, plans.decode(request.running)))
 
 
-def _few(request: PlanRequest) -> bool:
+def _few(request: PlanQuestion) -> bool:
     return len(request.participants) <= MANY
 
 
-def _quick(request: PlanRequest, answer: PlanAnswer) -> bool:
+def _quick(request: PlanQuestion, answer: PlanAnswer) -> bool:
     return _few(request) and answer.seconds <= QUICK
 
 
-def _may_stand(request: PlanRequest) -> bool:
+def _may_stand(request: PlanQuestion) -> bool:
     """Whether a plan for it could be one that was made before."""
     alike = request.spec.kind in ("sync", "reduce") and request.spec.grouping == "all"
     return alike and not request.failures and not request.running

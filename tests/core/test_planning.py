@@ -15,7 +15,7 @@ from ictp2p.core.directory import Directory
 from ictp2p.core.planning import check_groups, check_plan, check_roots, make_plan, named_cluster
 from ictp2p.errors import NoRoute
 from ictp2p.sync.rounds import modules
-from ictp2p.sync.rounds.opening import PlanRequest
+from ictp2p.sync.rounds.opening import PlanQuestion
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
 from tests.collectives.planning.planned import bytes_between
@@ -43,11 +43,11 @@ def directory(links: dict[tuple[str, str], float], limits: dict[str, float] | No
 
 def request(
     *names: str, failures: tuple[tuple[str, str], ...] = (), kind: str = "reduce", name: str = "x"
-) -> PlanRequest:
+) -> PlanQuestion:
     spec = Spec(kind, name, "float32", 1_000_000, "avg", "none")  # type: ignore[arg-type]
     participants = tuple(Participant(ClusterId(n), PeerId(n.upper()), 1, 1.0) for n in names)
     pairs = tuple((PeerId(a), PeerId(b)) for a, b in failures)
-    return PlanRequest(1, 1, spec, participants, pairs)
+    return PlanQuestion(1, 1, spec, participants, pairs)
 
 
 def test_a_slow_link_that_alone_was_measured_is_no_model_for_faster_ones() -> None:
@@ -238,7 +238,7 @@ def test_in_a_mesh_that_is_not_complete_a_pair_without_a_connection_is_planned_a
     assert make_plan(known, request("a", "b"), complete=2).seconds != relayed.seconds
 
 
-def paired(*names: str, base: bytes = b"base") -> PlanRequest:
+def paired(*names: str, base: bytes = b"base") -> PlanQuestion:
     asked = request(*names)
     return replace(asked, spec=structs.replace(asked.spec, kind="sync", grouping="pairs"), base=base)
 
@@ -337,7 +337,7 @@ def test_modules_are_planned_over_their_holders_and_copied_to_who_lacks_them() -
 
 
 @st.composite
-def rounds_in_groups(draw: st.DrawFn) -> tuple[Directory, PlanRequest]:
+def rounds_in_groups(draw: st.DrawFn) -> tuple[Directory, PlanQuestion]:
     """A mesh whose links are all measured, and a round in which not all average all: in pairs, or of modules."""
     names = "abcdefg"[: draw(st.integers(1, 7))]
     rates = st.sampled_from([1 * MB, 5 * MB, 20 * MB])
@@ -353,7 +353,7 @@ def rounds_in_groups(draw: st.DrawFn) -> tuple[Directory, PlanRequest]:
 
 @given(rounds_in_groups())
 def test_groups_move_at_once_and_a_round_takes_as_long_as_whoever_is_in_most_of_them(
-    made: tuple[Directory, PlanRequest],
+    made: tuple[Directory, PlanQuestion],
 ) -> None:
     answer = make_plan(*made)
     every = plans.decode(answer.plan).groups

@@ -18,7 +18,7 @@ from ictp2p.core.lines import Lines
 from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import FASTER, GAIN, LEAST, SLOWER, WARY, ProvenPlans
 from ictp2p.core.standing import StandingPlan
-from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.types import PeerId
 from tests.core.test_planning import MB, directory, request
@@ -45,7 +45,7 @@ class Rounds:
     def __init__(self, proven: ProvenPlans | StandingPlan) -> None:
         self.proven, self.now, self.round = proven, 0.0, 0
 
-    def held(self, plan: bytes, seconds: float, *, committed: bool = True, asked: PlanRequest = REQUEST) -> None:
+    def held(self, plan: bytes, seconds: float, *, committed: bool = True, asked: PlanQuestion = REQUEST) -> None:
         """One more round, by this plan."""
         self.round += 1
         whole = (b"lineage!", (ME,), STATE, ME, self.round, 1)
@@ -60,7 +60,7 @@ class Rounds:
             self.proven.decided(value, self.now)
 
 
-def offered(proven: ProvenPlans, promise: float, asked: PlanRequest = REQUEST, found: Directory = HERE) -> bytes:
+def offered(proven: ProvenPlans, promise: float, asked: PlanQuestion = REQUEST, found: Directory = HERE) -> bytes:
     """What is chosen where the planner finds SECOND and promises so many seconds."""
     made = replace(SECOND, seconds=promise)
     return proven.better(asked_of(found, asked), asked, made).plan
@@ -126,7 +126,7 @@ def test_a_plan_that_took_longer_than_the_best_is_not_kept(proven: ProvenPlans) 
     [request(*NAMES[1:]), request(*reversed(NAMES)), request(*NAMES, name="y")],
     ids=["fewer", "another order", "another collective"],
 )
-def test_what_a_plan_took_says_nothing_of_another_collective(proven: ProvenPlans, asked: PlanRequest) -> None:
+def test_what_a_plan_took_says_nothing_of_another_collective(proven: ProvenPlans, asked: PlanQuestion) -> None:
     Rounds(proven).held(promised(20.0), 20.0)
     assert offered(proven, 1e6, asked) == SECOND.plan
 

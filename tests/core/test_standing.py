@@ -12,7 +12,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import make_plan
 from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, WORSE, StandingPlan
-from ictp2p.sync.rounds.opening import PlanRequest
+from ictp2p.sync.rounds.opening import PlanQuestion
 from ictp2p.sync.rounds.replanning import COST, DETOUR
 from ictp2p.sync.values import Close, Open, StateRef
 from tests.core.test_planning import MB, directory, request
@@ -69,12 +69,12 @@ def test_a_link_that_breaks_down_is_planned_around_at_once(standing: StandingPla
     ],
     ids=["long-standing", "few", "others", "failures", "spec", "rival"],
 )
-def test_what_differs_is_planned_anew(standing: StandingPlan, asked: PlanRequest) -> None:
+def test_what_differs_is_planned_anew(standing: StandingPlan, asked: PlanQuestion) -> None:
     now = mesh(ab=9.8 * MB)
     assert standing.answer(now, asked) == make_plan(now, asked)
 
 
-def little(*names: str, number: int, elements: int = 1000, name: str = "x") -> PlanRequest:
+def little(*names: str, number: int, elements: int = 1000, name: str = "x") -> PlanQuestion:
     asked = request(*names, name=name)
     return replace(asked, round=number, spec=structs.replace(asked.spec, elements=elements))
 

@@ -38,14 +38,14 @@ from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.absence import Absence
 from ictp2p.sync.rounds.coordinator import Coordinator
 from ictp2p.sync.rounds.leaving import Leaving
-from ictp2p.sync.rounds.opening import Opener, PlanAnswer, Planner, PlanRequest, Validate
+from ictp2p.sync.rounds.opening import Opener, PlanAnswer, Planner, PlanQuestion, Validate
 from ictp2p.sync.rounds.participant import Contribution, Part
 from ictp2p.sync.rounds.restore import Held, Stock, Survey
 from ictp2p.sync.rounds.sight import ClusterView, Sight
 from ictp2p.sync.values import Open, StateRef, Value, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
 
-__all__ = ["ClusterView", "Contribution", "PlanAnswer", "PlanRequest", "RoundProfile", "Rounds"]
+__all__ = ["ClusterView", "Contribution", "PlanAnswer", "PlanQuestion", "RoundProfile", "Rounds"]
 
 
 class Rounds:

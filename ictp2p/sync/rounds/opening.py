@@ -25,7 +25,7 @@ Standing = Mapping[ClusterId, tuple[PeerId, Ready]]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanQuestion:
     """What the planner is asked."""
 
     round: int
@@ -50,10 +50,10 @@ class PlanAnswer:
     reason: str
     seconds: float = 0.0
     running: float = 0.0
-    """Seconds that `PlanRequest.running` would take from start to end on the links as known now; 0: unknown."""
+    """Seconds that `PlanQuestion.running` would take from start to end on the links as known now; 0: unknown."""
 
 
-Planner = Callable[[PlanRequest], PlanAnswer]
+Planner = Callable[[PlanQuestion], PlanAnswer]
 """Makes a plan; an `IctError` from it is shown as the reason to wait, and it is asked again."""
 
 
@@ -114,7 +114,7 @@ class Opener:
         bare = Open(*head, (), b"", "", self.profile.deadline(0.0), misfits[:1024])
         parts = fitting(bare, ready)
         try:
-            answer = self.planner(PlanRequest(*number, spec, parts, failures, tip.state.digest))
+            answer = self.planner(PlanQuestion(*number, spec, parts, failures, tip.state.digest))
         except IctError as error:
             return f"no plan: {error}"
         left = len(ready) - len(parts)
@@ -128,7 +128,7 @@ class Opener:
         """Have the attempt that probably follows `tip` planned already, where such a plan is one for all."""
         if spec.kind in ("sync", "reduce") and spec.grouping == "all":
             with contextlib.suppress(IctError):
-                self.planner(PlanRequest(*upcoming(tip), spec, parts, (), tip.state.digest))
+                self.planner(PlanQuestion(*upcoming(tip), spec, parts, (), tip.state.digest))
 
     def rival(
         self, running: Open, failures: tuple[tuple[PeerId, PeerId], ...], *, forecast: bool
@@ -137,7 +137,7 @@ class Opener:
 
         For a forecast none is made: no plan takes less than the second figure.
         """
-        asked = PlanRequest(
+        asked = PlanQuestion(
             running.round,
             running.attempt,
             running.spec,

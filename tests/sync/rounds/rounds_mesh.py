@@ -10,7 +10,7 @@ from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement.chain import Agreement
 from ictp2p.sync.messages import Failed, Vote
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds.machine import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
+from ictp2p.sync.rounds.machine import ClusterView, Contribution, PlanAnswer, PlanQuestion, Rounds
 from ictp2p.sync.rounds.notices import (
     RoundCommitted,
     RoundOpened,
@@ -59,7 +59,7 @@ class Mesh:
         self.breaks: set[PeerId] = set()
         self.bases = dict.fromkeys(self.clusters, FIRST)
         self.sent: list[tuple[PeerId, PeerId, Message]] = []
-        self.plans: list[PlanRequest] = []
+        self.plans: list[PlanQuestion] = []
         self.answer = PlanAnswer(b"plan", "the only one")
         self.drop: set[tuple[PeerId, PeerId]] = set()
         self.held: dict[PeerId, tuple[int, bytes]] = {}
@@ -80,7 +80,7 @@ class Mesh:
         self.dead.discard(who)
         self.do(who, machine.start(self.now))
 
-    def plan(self, request: PlanRequest) -> PlanAnswer:
+    def plan(self, request: PlanQuestion) -> PlanAnswer:
         self.plans.append(request)
         return self.answer
 

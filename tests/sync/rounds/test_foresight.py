@@ -11,7 +11,7 @@ from msgspec import structs
 from ictp2p.errors import IctError
 from ictp2p.sync.messages import Ready
 from ictp2p.sync.rounds.foresight import REST, Foresight
-from ictp2p.sync.rounds.machine import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.machine import PlanAnswer, PlanQuestion
 from ictp2p.sync.rounds.notices import RoundCommitted, RoundOpened
 from ictp2p.sync.rounds.readies import RollCall
 from ictp2p.sync.values import Grouping, Participant, Spec
@@ -34,7 +34,7 @@ def round_of(m: Mesh, spec: Spec = SYNC, seconds: float = 1.0) -> None:
     m.plans.clear()
 
 
-def with_whom(request: PlanRequest) -> list[PeerId]:
+def with_whom(request: PlanQuestion) -> list[PeerId]:
     return [part.leader for part in request.participants]
 
 
@@ -104,7 +104,7 @@ def test_who_is_gone_by_then_is_no_part_of_the_next_plan() -> None:
 
 def test_that_there_is_no_plan_yet_harms_nothing() -> None:
     class Roadless(Mesh):
-        def plan(self, request: PlanRequest) -> PlanAnswer:
+        def plan(self, request: PlanQuestion) -> PlanAnswer:
             if super().plan(request) and len(self.told(A0, RoundCommitted)) == 1 and len(self.plans) == 1:
                 raise IctError("no route to B")
             return self.answer

@@ -7,7 +7,7 @@ import pytest
 
 from ictp2p.errors import IctError
 from ictp2p.sync.messages import Ready
-from ictp2p.sync.rounds.machine import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.machine import PlanAnswer, PlanQuestion
 from ictp2p.sync.rounds.notices import RoundCommitted, SpecRejected
 from ictp2p.types import ClusterId
 from tests.sync.rounds.rounds_mesh import A0, B0, CALL, DELAY, SYNC, Mesh
@@ -18,7 +18,7 @@ class Roadless(Mesh):
 
     lost = False
 
-    def plan(self, request: PlanRequest) -> PlanAnswer:
+    def plan(self, request: PlanQuestion) -> PlanAnswer:
         answer = super().plan(request)
         if self.lost:
             raise IctError("no route to B")

@@ -13,7 +13,7 @@ from ictp2p.core.packets import MAX_HOPS, Channel, Packet, encode_packet
 from ictp2p.machine import Message
 from ictp2p.sync.messages import HIGHEST, Accept, Ballot, Decision, Promise, Ready
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds.opening import Opener, PlanAnswer, PlanRequest, Standing
+from ictp2p.sync.rounds.opening import Opener, PlanAnswer, PlanQuestion, Standing
 from ictp2p.sync.rounds.room import fitting
 from ictp2p.sync.values import (
     MAX_NOTE,
@@ -59,7 +59,7 @@ def standing(count: int, note: int) -> Standing:
 
 
 def opened(tip: Value, ready: Standing, plan: int = MAX_PLAN) -> Open | str:
-    def planner(request: PlanRequest) -> PlanAnswer:
+    def planner(request: PlanQuestion) -> PlanAnswer:
         return PlanAnswer(bytes(plan), "ä" * 2000)
 
     opener = Opener(VOTING[0], RoundProfile.local(), planner, lambda plan, parts: None)
