@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.collectives.running.digest import digest_of
+from ictp2p.collectives.running.digest import result_digest
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.errors import NetworkError, RoundMissed, StateError
 from ictp2p.sync.values import Close, Open
@@ -62,7 +62,7 @@ class Answers:
 
     async def _ask(self, source: PeerId, digest: bytes, result: Tensor, timeout: float) -> None:
         size = await self._peer.bulk.request(source, _KIND, digest, result.numpy().data, timeout=timeout)
-        found = await blocking(digest_of, result.numpy().data)
+        found = await blocking(result_digest, result.numpy().data)
         if size != result.numel() or found != digest:
             raise StateError(f"{source} sent {size} bytes that are not the result")
 

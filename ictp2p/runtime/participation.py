@@ -20,7 +20,7 @@ from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.collectives.running import execute
 from ictp2p.collectives.running.advance import Advance
 from ictp2p.collectives.running.attempt import ExecuteProfile
-from ictp2p.collectives.running.digest import EMPTY, digest_of
+from ictp2p.collectives.running.digest import EMPTY, result_digest
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups, check_roots
@@ -425,4 +425,4 @@ def _unheard(_start: int, _stop: int) -> None:
 def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:
     """Hash tensors' bytes, in order."""
     flat = [tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in tensors]
-    return digest_of(*(each.numpy().data for each in flat))
+    return result_digest(*(each.numpy().data for each in flat))

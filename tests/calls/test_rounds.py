@@ -18,7 +18,7 @@ from ictp2p.calls.runner import Answer
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.plan import one_shot_plan
 from ictp2p.collectives.running import digest
-from ictp2p.collectives.running.digest import digest_of
+from ictp2p.collectives.running.digest import result_digest
 from ictp2p.errors import RoundMissed
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.agreement.chain import Decided
@@ -114,7 +114,7 @@ def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_s
     with patch.object(digest, "BLOCK", 16):
         answer = call.act(fake, heads, SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]
         assert fake.kept is not None
-        assert fake.kept[0] == digest_of(right.numpy().data) == digest_of(answer.memory.numpy().data)
+        assert fake.kept[0] == result_digest(right.numpy().data) == result_digest(answer.memory.numpy().data)
     assert not mine.any()
     call.accept(answer)
     assert torch.equal(mine, right)
@@ -138,7 +138,7 @@ class Unseen(Alone):
         head = (b"lineage.", (ME,), StateRef(0, b"", ()), ME, self.decided, 1)
         parts = tuple(Participant(CLUSTERS[leader != ME], leader, 1, 1.0) for leader in leaders)
         plan = one_shot_plan(leaders, 4).encode()
-        digest = digest_of(self.result.numpy().data)
+        digest = result_digest(self.result.numpy().data)
         self.chronicle.notice(Decided(2 * self.decided - 1, Open(*head, self.call._spec, parts, plan, "", 1.0)))
         self.chronicle.notice(Decided(2 * self.decided, Close(*head, True, digest, "", (leaders[-1],))))
 

@@ -16,7 +16,7 @@ from ictp2p.calls.rounds import AllReduce, Barrier
 from ictp2p.calls.runner import Answer, Deadline, Runner
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.plan import one_shot_plan
-from ictp2p.collectives.running.digest import digest_of
+from ictp2p.collectives.running.digest import result_digest
 from ictp2p.errors import (
     Exhausted,
     IctError,
@@ -304,7 +304,7 @@ def lost_by_its_leader(call: Callable[[Worker, float], Any]) -> Sequence[Any]:
     parts = (Participant(CLUSTER, A, 1, 1.0), Participant(ClusterId("b"), OTHER, 1, 1.0))
     begun = msgspec.structs.replace(opened(Worker.rounds, A), spec=leader.asked.spec, participants=parts)
     begun = msgspec.structs.replace(begun, plan=one_shot_plan((A, OTHER), begun.spec.elements).encode())
-    digest = digest_of(torch.tensor([RESULT]).numpy().data)
+    digest = result_digest(torch.tensor([RESULT]).numpy().data)
     mate.chronicle.told(1, parts, (A, B))
     for slot, value in enumerate((begun, msgspec.structs.replace(closed(Worker.rounds), digest=digest))):
         mate.chronicle.notice(Decided(slot, value))

@@ -75,10 +75,10 @@ class ResultDigest:
         return self._checksum.encrypt(_NONCE, b"", pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
-def digest_of(*views: memoryview) -> bytes:
+def result_digest(*views: memoryview) -> bytes:
     """Give the digest of bytes that are all there, one view behind the other."""
     return ResultDigest(views).digest()
 
 
-EMPTY = digest_of()
+EMPTY = result_digest()
 """What is voted when there is nothing to hold, or something else for each."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.collectives.running import digest
-from ictp2p.collectives.running.digest import EMPTY, ResultDigest, digest_of
+from ictp2p.collectives.running.digest import EMPTY, ResultDigest, result_digest
 
 SMALL = 16
 """A block's bytes, in these tests."""
@@ -47,7 +47,7 @@ def test_a_bit_or_a_byte_more_is_another_digest(data: bytes, draw: st.DataObject
         other = bytearray(data)
         other[at] ^= 1 << bit
         strange = [bytes(other), data + b"\0", data[:-1], b"\0" + data]
-        assert digest_of(memoryview(data)) not in {digest_of(memoryview(each)) for each in strange}
+        assert result_digest(memoryview(data)) not in {result_digest(memoryview(each)) for each in strange}
 
 
 def test_a_block_is_hashed_as_soon_as_it_is_whole_and_anew_in_the_next_attempt() -> None:
@@ -66,9 +66,9 @@ def test_a_block_is_hashed_as_soon_as_it_is_whole_and_anew_in_the_next_attempt()
 def test_of_nothing_nothing_arrives() -> None:
     nothing = ResultDigest([])
     nothing.arrived(0, 100)
-    assert nothing.digest() == EMPTY == digest_of(memoryview(b"")) != digest_of(memoryview(b"\0"))
+    assert nothing.digest() == EMPTY == result_digest(memoryview(b"")) != result_digest(memoryview(b"\0"))
 
 
 def test_elements_of_any_type_are_bytes() -> None:
     words = memoryview(bytes(range(64))).cast("I")
-    assert digest_of(words) == digest_of(memoryview(bytes(range(64))))
+    assert result_digest(words) == result_digest(memoryview(bytes(range(64))))
