@@ -1,7 +1,7 @@
 """The machines of one peer, built together: who gets which profile, key and memory.
 
-`Settings` is the union of the rooms' profiles; `local`, `lan` and `wan` choose the same setting in each. `CODECS`
-says which messages each channel carries.
+`Profiles` are those of all rooms; `local`, `lan` and `wan` choose the same one in each. `CODECS` says which messages
+each channel carries.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def described(frame: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Profiles:
     """Every machine's numbers: one set for inside a cluster, one for between clusters."""
 
     members: SwimProfile
@@ -92,7 +92,7 @@ class Settings:
     rounds: RoundProfile
 
     @classmethod
-    def named(cls, inside: str, between: str, restore_after: float) -> Settings:
+    def named(cls, inside: str, between: str, restore_after: float) -> Profiles:
         """The rooms' presets by name ("local", "lan" or "wan"), inside the cluster and between clusters.
 
         `restore_after` is a number that users set: see `RoundProfile`.
@@ -114,7 +114,7 @@ class Machines:
     Args:
         identity: signs this peer's records.
         cluster: the cluster it belongs to.
-        settings: numbers.
+        profiles: their numbers.
         disk: what was promised in former lives is read from it; writing is the driver's.
         life: greater in each process of one peer.
         rng: seeds every machine's own generator, so that one machine's draws never shift another's.
@@ -127,7 +127,7 @@ class Machines:
         self,
         identity: Identity,
         cluster: ClusterId,
-        settings: Settings,
+        profiles: Profiles,
         disk: Disk,
         life: int,
         rng: random.Random,
@@ -138,14 +138,14 @@ class Machines:
         me = identity.peer_id
         self._rng = rng
         members, mesh = Notary(identity, MEMBERS_SCOPE), Notary(identity, MESH_SCOPE)
-        self.members = Swim(me, settings.members, self._random(), seal=members.seal, verify=members.verify)
-        self.mesh = Swim(cluster, settings.mesh, self._random(), seal=mesh.seal, verify=mesh.verify)
-        self.links = Links(cluster, settings.links)
-        self.election = Election(me, Past.decode(disk.load(TERM_KEY)), settings.election)
-        self.routes = Babel(cluster, 0, settings.routing, self._random())
-        self.rosters = Rosters(me, life, settings.roster)
-        agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
-        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate, stock)
+        self.members = Swim(me, profiles.members, self._random(), seal=members.seal, verify=members.verify)
+        self.mesh = Swim(cluster, profiles.mesh, self._random(), seal=mesh.seal, verify=mesh.verify)
+        self.links = Links(cluster, profiles.links)
+        self.election = Election(me, Past.decode(disk.load(TERM_KEY)), profiles.election)
+        self.routes = Babel(cluster, 0, profiles.routing, self._random())
+        self.rosters = Rosters(me, life, profiles.roster)
+        agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), profiles.rounds)
+        self.rounds = Rounds(me, agreement, profiles.rounds, self._random(), planner, validate, stock)
         self.by_channel: dict[Channel, Any] = {
             Channel.MEMBERS: self.members,
             Channel.MESH: self.mesh,

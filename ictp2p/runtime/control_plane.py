@@ -13,7 +13,7 @@ from ictp2p.config import Config
 from ictp2p.core import planning
 from ictp2p.core.cards import Limits, PeerCard
 from ictp2p.core.commands import Command
-from ictp2p.core.machines import Machines, Settings
+from ictp2p.core.machines import Machines, Profiles
 from ictp2p.core.packets import Channel
 from ictp2p.core.stack import Core
 from ictp2p.core.standing import StandingPlan
@@ -111,7 +111,7 @@ class ControlPlane:
         machines = Machines(
             identity,
             config.cluster_id,
-            Settings.named(config.local_profile, config.global_profile, config.restore_after),
+            Profiles.named(config.local_profile, config.global_profile, config.restore_after),
             self._seams.disk,
             self._life,
             rng,

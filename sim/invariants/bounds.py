@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ictp2p.config.values import PRESETS
-from ictp2p.core.machines import Settings
+from ictp2p.core.machines import Profiles
 from ictp2p.gossip import antientropy, suspicion
 from ictp2p.gossip.profile import SwimProfile
 from sim.patience import KEEPALIVE
@@ -52,7 +52,7 @@ def bounds(world: View) -> Bounds:
 
 def _bounds(world: View, profile: str) -> Bounds:
     preset = PRESETS[profile]
-    numbers = Settings.named(preset["local_profile"], preset["global_profile"], preset["restore_after"])
+    numbers = Profiles.named(preset["local_profile"], preset["global_profile"], preset["restore_after"])
     clusters = max(2, len(world.clusters))
     workers = max(2, *(cluster.workers for cluster in world.clusters.values()))
     travel = 2 * max((link.delay + 5 * link.jitter for link in world.topology.every_link()), default=0.1)

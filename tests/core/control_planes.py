@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ictp2p.core import commands, planning
 from ictp2p.core.cards import PeerCard
-from ictp2p.core.machines import Machines, Settings
+from ictp2p.core.machines import Machines, Profiles
 from ictp2p.core.packets import Channel
 from ictp2p.core.stack import Core
 from ictp2p.disk import MemoryDisk
@@ -51,11 +51,11 @@ class World:
 
     def __init__(self, seed: int = 0, complete: int = 32, forget_after: float = 3600.0) -> None:
         self.complete = complete
-        settings = Settings.named("local", "local", restore_after=20.0)
-        self.settings = replace(
-            settings,
-            members=replace(settings.members, forget_after=forget_after),
-            mesh=replace(settings.mesh, forget_after=forget_after),
+        profiles = Profiles.named("local", "local", restore_after=20.0)
+        self.profiles = replace(
+            profiles,
+            members=replace(profiles.members, forget_after=forget_after),
+            mesh=replace(profiles.mesh, forget_after=forget_after),
         )
         self.dialed: list[tuple[PeerId, PeerId]] = []
         """Who dialed whom."""
@@ -92,7 +92,7 @@ class World:
         machines = Machines(
             identity,
             card.cluster,
-            self.settings,
+            self.profiles,
             disk,
             life,
             random.Random(self.rng.getrandbits(32)),

@@ -35,7 +35,7 @@ from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.joint import JointOptimizer, kind
-from ictp2p.sync.optimizers.outer_schedule import OuterSchedule, Schedule, Settings
+from ictp2p.sync.optimizers.outer_schedule import Given, OuterSchedule, Schedule
 from ictp2p.sync.state.global_state import entry
 from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import Entry
@@ -186,7 +186,7 @@ class Outer:
         """
         optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
         _check_step(optimizer)
-        self._settings, self._optimizer = Settings(optimizer), _exact(optimizer)
+        self._settings, self._optimizer = Given(optimizer), _exact(optimizer)
         self._schedule = Schedule(schedule)
         self._groups = _names(self._optimizer, parameters)
         metas = {name: local(parameter).to("meta", dtype) for name, parameter in parameters.items()}

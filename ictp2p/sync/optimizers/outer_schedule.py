@@ -78,7 +78,7 @@ class Schedule:
             return "none"
 
 
-class Settings:
+class Given:
     """What an outer optimizer was given with.
 
     Args:
