@@ -40,7 +40,7 @@ def fastest(delays: Iterable[tuple[int, float]], size: float) -> int | None:
     return min(times)[1] if times else None
 
 
-class Membership:
+class LinkClasses:
     """The classes that one link belongs to: 0 up to and including `top`."""
 
     def __init__(self, classes: int) -> None:
@@ -51,7 +51,7 @@ class Membership:
         self._high: list[int] = []
 
     def sample(self, bandwidth: float | None) -> bool:
-        """Take a measurement in bytes per second, and say whether the membership changed."""
+        """Take a measurement in bytes per second, and say whether they changed."""
         before = self.top
         if bandwidth is None:
             self.top = 0

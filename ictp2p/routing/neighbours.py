@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ictp2p.machine import earliest
 from ictp2p.routing.algebra import INFINITY, Link, link_cost, significant
-from ictp2p.routing.classes import Membership
+from ictp2p.routing.classes import LinkClasses
 from ictp2p.routing.profile import RoutingProfile
 
 _NOISE = 0.25
@@ -22,8 +22,8 @@ class Neighbour:
 
     def __init__(self, link: Link, profile: RoutingProfile, now: float) -> None:
         self._profile = profile
-        self._membership = Membership(profile.classes)
-        self._membership.sample(link.bandwidth)
+        self._classes = LinkClasses(profile.classes)
+        self._classes.sample(link.bandwidth)
         self._cost = link_cost(link)
         self._expires: float | None = None
         self._ask_at: float | None = now + profile.retries[0]
@@ -35,11 +35,11 @@ class Neighbour:
     @property
     def costs(self) -> list[int]:
         """What the link costs in each class; `INFINITY` in those that it does not belong to."""
-        return [self._cost if k <= self._membership.top else INFINITY for k in range(self._profile.classes)]
+        return [self._cost if k <= self._classes.top else INFINITY for k in range(self._profile.classes)]
 
     def measured(self, link: Link) -> None:
         """Take a new measurement: the classes change with hysteresis, the cost at once, if by more than noise."""
-        self._membership.sample(link.bandwidth)
+        self._classes.sample(link.bandwidth)
         cost = link_cost(link)
         if significant(self._cost, cost, _NOISE):
             self._cost = cost

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.routing.classes import Membership, class_bandwidth, fastest
+from ictp2p.routing.classes import LinkClasses, class_bandwidth, fastest
 
 W = class_bandwidth
 
 
 def member(*samples: float | None) -> int:
-    membership = Membership(11)
+    classes = LinkClasses(11)
     for sample in samples:
-        membership.sample(sample)
-    return membership.top
+        classes.sample(sample)
+    return classes.top
 
 
 def test_classes_double_from_two_megabits() -> None:
@@ -56,10 +56,10 @@ def test_a_link_whose_measurement_aged_out_is_in_class_zero_and_begins_anew() ->
 
 @given(st.lists(st.none() | st.floats(1.0, 1e12), max_size=30))
 def test_the_top_class_exists_and_changes_are_reported(samples: list[float | None]) -> None:
-    membership, before = Membership(11), 0
+    classes, before = LinkClasses(11), 0
     for sample in samples:
-        assert membership.sample(sample) == (membership.top != before)
-        before = membership.top
+        assert classes.sample(sample) == (classes.top != before)
+        before = classes.top
         assert 0 <= before < 11
 
 
