@@ -29,7 +29,7 @@ _MAX_REASON = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Ruling:
     """How to close, or (`committed` None) what is still waited for, and until when at most."""
 
     committed: bool | None
@@ -64,7 +64,7 @@ class BallotBox:
 
     def count(
         self, opened: Open, sight: Sight, profile: RoundProfile, since: float, office: float, now: float
-    ) -> Outcome:
+    ) -> Ruling:
         """Decide how `opened` ends.
 
         Args:
@@ -84,7 +84,7 @@ class BallotBox:
         if 2 * len(votes) > len(opened.participants):
             return _majority(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
         if len(votes) < len(verdicts):
-            return Outcome(False, _failures(opened, verdicts))
+            return Ruling(False, _failures(opened, verdicts))
         end = max(since + opened.deadline, office + profile.suspect_grace)
         if doubts:
             end = min(end, max(since, office, min(doubts.values())) + profile.suspect_grace)
@@ -119,12 +119,12 @@ def _majority(
     doubts: Mapping[str, float],
     soft: float,
     now: float,
-) -> Outcome:
+) -> Ruling:
     tally = f"{len(votes)} of {len(opened.participants)} voted"
     silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
     if len(silent) > len(doubts) and now < soft:
-        return Outcome(None, f"{tally}, waiting until the soft deadline for {', '.join(silent)}", wake=soft)
-    return Outcome(True, tally, next(iter(votes.values())), tuple(votes))
+        return Ruling(None, f"{tally}, waiting until the soft deadline for {', '.join(silent)}", wake=soft)
+    return Ruling(True, tally, next(iter(votes.values())), tuple(votes))
 
 
 def _minority(
@@ -133,13 +133,13 @@ def _minority(
     doubts: Mapping[str, float],
     end: float,
     now: float,
-) -> Outcome:
+) -> Ruling:
     tally = f"{len(verdicts)} of {len(opened.participants)} voted"
     why = ", ".join(doubts) or "the deadline"
     if now >= end:
-        return Outcome(False, f"{tally}: {why}"[:_MAX_REASON])
+        return Ruling(False, f"{tally}: {why}"[:_MAX_REASON])
     silent = ", ".join(p.cluster for p in opened.participants if p.leader not in verdicts)
-    return Outcome(None, f"{tally}, waiting for {silent} ({why})", wake=end)
+    return Ruling(None, f"{tally}, waiting for {silent} ({why})", wake=end)
 
 
 def _failures(opened: Open, verdicts: Mapping[PeerId, Vote | Failed]) -> str:
@@ -155,7 +155,7 @@ def _differing(
     doubts: Mapping[str, float],
     soft: float,
     now: float,
-) -> Outcome:
+) -> Ruling:
     names = {p.leader: p.cluster for p in opened.participants}
     voters = {
         digest: tuple(sorted(names[peer] for peer in votes if votes[peer] == digest)) for digest in votes.values()
@@ -165,5 +165,5 @@ def _differing(
     silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
     if 2 * len(camps[0]) <= len(opened.participants) and len(silent) > len(doubts) and now < soft:
         waits = f"digests differ, waiting until the soft deadline for {', '.join(silent)}: {listed}"
-        return Outcome(None, waits[:_MAX_REASON], wake=soft)
-    return Outcome(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)
+        return Ruling(None, waits[:_MAX_REASON], wake=soft)
+    return Ruling(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)

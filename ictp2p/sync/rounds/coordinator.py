@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ictp2p.machine import earliest
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds.ballot_box import BallotBox, Outcome
+from ictp2p.sync.rounds.ballot_box import BallotBox, Ruling
 from ictp2p.sync.rounds.failures import Failures
 from ictp2p.sync.rounds.foresight import Foresight
 from ictp2p.sync.rounds.notices import StateMissing
@@ -173,21 +173,21 @@ class Coordinator:
 
     def _closing(self, tip: Open, now: float) -> Step:
         self._waiting.came(self._readies.of_round(tip.round), now)
-        outcome = self._box.count(tip, self._sight, self._profile, self._opened_at, self._office_at, now)
+        ruling = self._box.count(tip, self._sight, self._profile, self._opened_at, self._office_at, now)
         number = f"round {tip.round} attempt {tip.attempt}"
-        if outcome.committed is None:
-            open_ = f"{number} is open: {outcome.reason}"
+        if ruling.committed is None:
+            open_ = f"{number} is open: {ruling.reason}"
             if not self._may_turn(tip):
-                return Step(None, open_, outcome.wake)
+                return Step(None, open_, ruling.wake)
             detour = self._detour(tip, now)
             if detour is None:
-                return Step(None, open_, earliest([outcome.wake, self._replanning.wake()]))
-            outcome = Outcome(False, detour)
-        committed = bool(outcome.committed)
-        state = advanced(tip, outcome.digest, outcome.holders) if committed else tip.state
+                return Step(None, open_, earliest([ruling.wake, self._replanning.wake()]))
+            ruling = Ruling(False, detour)
+        committed = bool(ruling.committed)
+        state = advanced(tip, ruling.digest, ruling.holders) if committed else tip.state
         head = (tip.lineage, self._voters(tip, now), state, self._me, tip.round, tip.attempt)
-        close = Close(*head, committed, outcome.digest, outcome.reason, outcome.holders, outcome.camps)
-        return Step(close, f"closing {number}: {outcome.reason}")
+        close = Close(*head, committed, ruling.digest, ruling.reason, ruling.holders, ruling.camps)
+        return Step(close, f"closing {number}: {ruling.reason}")
 
     def _may_turn(self, tip: Open) -> bool:
         """Whether another plan may be tried: nobody is done, and this peer, which takes part, sees how far it came."""
