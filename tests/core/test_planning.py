@@ -309,7 +309,7 @@ def test_a_group_that_is_no_plan_of_its_own_is_refused() -> None:
 
 
 def said(behind: bool, *keys: int) -> bytes:
-    held = tuple(modules.Held(key.to_bytes(8, "big"), 1000 * key, 2000 * key) for key in keys)
+    held = tuple(modules.HeldModule(key.to_bytes(8, "big"), 1000 * key, 2000 * key) for key in keys)
     return msgpack.encode({modules.NAME: modules.Card(behind, held).encode()})
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from ictp2p.runtime.carried import Carried, gaps, shares
-from ictp2p.sync.rounds.modules import NAME, Card, Held
+from ictp2p.sync.rounds.modules import NAME, Card, HeldModule
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 
@@ -25,7 +25,7 @@ def opened(grouping: Grouping, **notes: bytes) -> Open:
 
 
 def note(behind: bool, *keys: int) -> bytes:
-    held = tuple(Held(bytes([key]) * 8, key, 2 * key) for key in sorted(keys))
+    held = tuple(HeldModule(bytes([key]) * 8, key, 2 * key) for key in sorted(keys))
     return msgpack.encode({NAME: Card(behind, held).encode()})
 
 

@@ -22,7 +22,7 @@ from ictp2p.collectives.running.execute import Stats
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.errors import ConfigError
 from ictp2p.runtime.data_phase import Brought, DataPhase, Holds, check_kind
-from ictp2p.sync.rounds.modules import NAME, Card, Held, room
+from ictp2p.sync.rounds.modules import NAME, Card, HeldModule, room
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from sim.loop import SimLoop
@@ -261,7 +261,7 @@ def modules(draw: st.DrawFn) -> list[Card]:
     """Who holds which of four modules, of `key + 1` elements and a state of twice as many; who is behind."""
     held = draw(st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=4))
     return [
-        Card(draw(st.booleans()), tuple(Held(bytes([k]) * 8, k + 1, 2 * (k + 1)) for k in sorted(keys)))
+        Card(draw(st.booleans()), tuple(HeldModule(bytes([k]) * 8, k + 1, 2 * (k + 1)) for k in sorted(keys)))
         for keys in held
     ]
 
@@ -298,7 +298,7 @@ def test_modules_are_averaged_among_their_holders_and_copied_to_who_is_behind(ca
             at, behind = at + module.elements, behind + (module.state if card.behind else 0)
 
 
-def part(card: Card, node: int, module: Held) -> torch.Tensor:
+def part(card: Card, node: int, module: HeldModule) -> torch.Tensor:
     start = sum(m.elements for m in card.modules if m.key < module.key)
     return vector(sum(m.elements for m in card.modules), node)[start : start + module.elements]
 
@@ -307,7 +307,7 @@ def test_a_group_that_fails_ends_the_others_and_is_all_that_is_told_of() -> None
     """Cluster a shares one module with b, which gives up, and another with c: nobody is waited for any longer."""
     cards, size = [(1, 2), (1,), (2,)], {1: 40, 2: 40_000}
     notes = [
-        msgpack.encode({NAME: Card(False, tuple(Held(bytes([k]) * 8, size[k], 1) for k in keys)).encode()})
+        msgpack.encode({NAME: Card(False, tuple(HeldModule(bytes([k]) * 8, size[k], 1) for k in keys)).encode()})
         for keys in cards
     ]
     opened, wires = apart(3, 1, "modules", *notes), Wires()

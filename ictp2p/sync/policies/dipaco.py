@@ -34,7 +34,7 @@ from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import kind
 from ictp2p.sync.pace import Pace
-from ictp2p.sync.rounds.modules import NAME, Card, Held, card_of, groups, key_of, room, sources, spans
+from ictp2p.sync.rounds.modules import NAME, Card, HeldModule, card_of, groups, key_of, room, sources, spans
 from ictp2p.sync.state.agreed import Said
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
@@ -169,7 +169,7 @@ class ModuleWeights(Weights):
         self._modules = self._keyed(modules)
         self.fragments = (tuple(name for names in self._modules.values() for name in names),)
         held = tuple(
-            Held(key, sum(self._tensors[n].numel() for n in names), sum(t.numel() for t in self.holds(key)))
+            HeldModule(key, sum(self._tensors[n].numel() for n in names), sum(t.numel() for t in self.holds(key)))
             for key, names in self._modules.items()
         )
         holdings.card = Card(True, held)  # with none of the rounds that the state's name counts, until it is in one

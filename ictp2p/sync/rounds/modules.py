@@ -40,7 +40,7 @@ _MOST_ROUNDS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldModule:
     """A module that a cluster holds."""
 
     key: bytes
@@ -70,7 +70,7 @@ class Card:
     """What a cluster says: its modules by key, and whether it needs them from others."""
 
     behind: bool
-    modules: tuple[Held, ...]
+    modules: tuple[HeldModule, ...]
 
     def encode(self) -> bytes:
         """Its bytes."""
@@ -83,9 +83,9 @@ class Card:
         Raises:
             struct.error: it is not whole.
         """
-        return cls(said[:1] != b"\0", tuple(Held.decode(*each) for each in _HELD.iter_unpack(said[1:])))
+        return cls(said[:1] != b"\0", tuple(HeldModule.decode(*each) for each in _HELD.iter_unpack(said[1:])))
 
-    def lacks(self, held: Held) -> bool:
+    def lacks(self, held: HeldModule) -> bool:
         """Whether there is room for what another may hold of a module."""
         return self.behind or held.young
 
@@ -139,28 +139,28 @@ def groups(participants: Sequence[Participant]) -> tuple[Together, ...]:
     return (*means, *copies)
 
 
-def sources(participants: Sequence[Participant]) -> Mapping[bytes, Held]:
+def sources(participants: Sequence[Participant]) -> Mapping[bytes, HeldModule]:
     """By key, what the cluster says of a module whose content goes on in a round."""
     cards = {p.cluster: card_of(p) for p in participants}
     return {key: held[_source(held, cards)] for key, held in _holders(cards).items()}
 
 
-def _holders(cards: Mapping[ClusterId, Card]) -> Mapping[bytes, Mapping[ClusterId, Held]]:
+def _holders(cards: Mapping[ClusterId, Card]) -> Mapping[bytes, Mapping[ClusterId, HeldModule]]:
     """By key in its order, what each cluster that holds it says of a module."""
-    found: dict[bytes, dict[ClusterId, Held]] = {}
+    found: dict[bytes, dict[ClusterId, HeldModule]] = {}
     for cluster, card in cards.items():
         for held in card.modules:
             found.setdefault(held.key, {})[cluster] = held
     return dict(sorted(found.items()))
 
 
-def _source(held: Mapping[ClusterId, Held], cards: Mapping[ClusterId, Card]) -> ClusterId:
+def _source(held: Mapping[ClusterId, HeldModule], cards: Mapping[ClusterId, Card]) -> ClusterId:
     """Whose content of a module goes on: that of somebody who lacks nothing, else what most rounds are in."""
     newest = max(held, key=lambda c: (held[c].rounds, not cards[c].behind))
     return next((c for c in held if not cards[c].lacks(held[c])), newest)
 
 
-def _needs(card: Card, held: Held, root: Card) -> bool:
+def _needs(card: Card, held: HeldModule, root: Card) -> bool:
     """Whether what a cluster holds of a module may be something else: all that were in the last round hold the same."""
     return card.behind or (held.young and root.behind)
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from ictp2p.sync.rounds.modules import NAME, Card, Held, Together, card_of, groups, key_of, room, sources, spans
+from ictp2p.sync.rounds.modules import NAME, Card, HeldModule, Together, card_of, groups, key_of, room, sources, spans
 from ictp2p.sync.values import MAX_NOTE, Participant
 from ictp2p.types import ClusterId, PeerId
 
 
 def part(cluster: str, behind: bool, *keys: int, rounds: int = 0, young: bool = False) -> Participant:
-    held = tuple(Held(bytes([key]) * 8, key, 10 * key, rounds, young) for key in sorted(keys))
+    held = tuple(HeldModule(bytes([key]) * 8, key, 10 * key, rounds, young) for key in sorted(keys))
     return noted(cluster, msgpack.encode({NAME: Card(behind, held).encode()}))
 
 
@@ -146,7 +146,7 @@ def test_who_lacks_nothing_has_no_room_for_it() -> None:
     st.booleans(),
 )
 def test_a_card_says_all_that_it_is_given(behind: bool, elements: int, state: int, rounds: int, young: bool) -> None:
-    card = Card(behind, (Held(b"k" * 8, elements, state, rounds, young), Held(b"l" * 8, 1, 1)))
+    card = Card(behind, (HeldModule(b"k" * 8, elements, state, rounds, young), HeldModule(b"l" * 8, 1, 1)))
     assert Card.decode(card.encode()) == card
     assert len(Card(behind, card.modules * 21).encode()) + len(msgpack.encode({NAME: b""})) + 2 <= MAX_NOTE
 
@@ -158,10 +158,10 @@ def test_a_card_says_all_that_it_is_given(behind: bool, elements: int, state: in
         b"\xff",
         msgpack.encode([1]),
         msgpack.encode({NAME: b"\0" + b"x" * 23}),
-        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"a" * 8, 1, 1))).encode()}),
-        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"b" * 8, 1, 1))).encode()}),
-        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 0, 1),)).encode()}),
-        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 0),)).encode()}),
+        msgpack.encode({NAME: Card(False, (HeldModule(b"b" * 8, 1, 1), HeldModule(b"a" * 8, 1, 1))).encode()}),
+        msgpack.encode({NAME: Card(False, (HeldModule(b"b" * 8, 1, 1), HeldModule(b"b" * 8, 1, 1))).encode()}),
+        msgpack.encode({NAME: Card(False, (HeldModule(b"b" * 8, 0, 1),)).encode()}),
+        msgpack.encode({NAME: Card(False, (HeldModule(b"b" * 8, 1, 0),)).encode()}),
     ],
 )
 def test_a_note_that_makes_no_sense_holds_nothing(note: bytes) -> None:
