@@ -9,6 +9,9 @@ Ours may be the wrapper: what steps within its step, as the parts of a `JointOpt
 is under way is seen on the stack: torch tells when a step begins and when it has ended, but not when it has raised.
 What is looked at are a few elements (a fused step does not count in a tensor's version), and devices are waited for
 only where no step of ours was within.
+
+The outer optimizer is none of them, and has the model's parameters all the same, but for the time of its own step. A
+program that steps it too takes it for another inner one: that is an error before anything has moved.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ import functools
 import itertools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ictp2p.errors import ConfigError
 from ictp2p.uncompiled import never_compiled
 
 _MOST, _WIDTH = 8, 8
@@ -39,10 +43,17 @@ class Strangers:
         inner: whose parameters they are.
         steps: how many steps of it were seen so far.
         tell: told of the first one, in words.
+        outer: what the policy alone steps, if the program has it.
     """
 
-    def __init__(self, inner: torch.optim.Optimizer, steps: Callable[[], int], tell: Callable[[str], None]) -> None:
-        self._inner, self._steps, self._tell = inner, steps, tell
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        steps: Callable[[], int],
+        tell: Callable[[str], None],
+        outer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        self._inner, self._steps, self._tell, self._outer = inner, steps, tell, outer
         self._begun: dict[int, tuple[list[tuple[Tensor, Tensor]], int]] = {}
         """By optimizer whose step is under way: some elements of our parameters, as they were before, and our steps."""
         self._told = False
@@ -57,7 +68,16 @@ class Strangers:
                 _watching.remove(self)
 
     def before(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer begins a step."""
+        """An optimizer begins a step.
+
+        Raises:
+            ConfigError: it is the outer one, and steps the model.
+        """
+        if optimizer is self._outer and any(True for _ in self._shared(optimizer)):
+            raise ConfigError(
+                f"the outer optimizer ({type(optimizer).__name__}) was stepped by the program: the policy does that "
+                f"after each round, with the average. Step the inner one alone ({type(self._inner).__name__})"
+            )
         if optimizer is not self._inner and not (self._told or _steps_now(self._inner)):
             self._begun[id(optimizer)] = self._samples(optimizer), self._steps()
 
@@ -74,10 +94,14 @@ class Strangers:
 
     def _samples(self, optimizer: torch.optim.Optimizer) -> list[tuple[Tensor, Tensor]]:
         """A few elements of those of our parameters that an optimizer is going to step, and copies of them."""
-        ours = {id(p) for group in self._inner.param_groups for p in group["params"]}
-        held = (p for group in optimizer.param_groups for p in group["params"] if id(p) in ours and p.grad is not None)
+        held = (parameter for parameter in self._shared(optimizer) if parameter.grad is not None)
         corners = [_corner(parameter) for parameter in itertools.islice(held, _MOST)]
         return [(corner, corner.clone()) for corner in corners]
+
+    def _shared(self, optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+        """Those of our parameters that it holds."""
+        ours = {id(p) for group in self._inner.param_groups for p in group["params"]}
+        return (p for group in optimizer.param_groups for p in group["params"] if id(p) in ours)
 
 
 _lock = threading.Lock()

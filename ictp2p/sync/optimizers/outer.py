@@ -271,9 +271,10 @@ class Outer:
     def _bound(
         self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor], phase: float, contributions: int, rounds: int
     ) -> Iterator[Optimizer]:
-        """The optimizer, over these tensors, and for this context at the learning rates that the schedule has.
+        """The optimizer, over these tensors and at the learning rates that the schedule has, for this context.
 
-        One that is the program's own finds them as they were afterwards.
+        One that is the program's own has what it was given with afterwards: a step of its own would else move what the
+        mesh agreed on.
         """
         optimizer, factor = self._optimizer, self._schedule.at(rounds)
         if isinstance(optimizer, Nesterov):
@@ -281,17 +282,20 @@ class Outer:
         if isinstance(optimizer, DelayedNesterov):
             optimizer.contributions = contributions
         optimizer.state.clear()
-        for group, names in zip(optimizer.param_groups, self._groups, strict=True):
-            group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
+        given = [(group, group["params"]) for group in optimizer.param_groups]
         rated = zip(optimizer.param_groups, self._settings.rates, strict=True)
         held = [(group, group["lr"], rate) for group, rate in rated if rate is not None]
         try:
+            for group, names in zip(optimizer.param_groups, self._groups, strict=True):
+                group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
             for group, _, rate in held:
                 group["lr"] = rate * factor
             yield optimizer
         finally:
             for group, before, _ in held:
                 group["lr"] = before
+            for group, parameters in given:
+                group["params"] = parameters
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)

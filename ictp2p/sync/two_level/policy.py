@@ -113,6 +113,7 @@ class Policy:
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         pace.fit(given.parts, given.overlap)
         self._peer, self._model, self._inner = peer, model, inner
+        self._outer = outer if isinstance(outer, torch.optim.Optimizer) else None
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         self._overlap = given.overlap
         self._sampler = sampler = given.sampler
@@ -314,7 +315,7 @@ class Policy:
             self._check_beginning()
             self._resting = self._peer.clock()
             self._hooks.set(self._to_step, self._stepped)
-            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
+            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn, self._outer))
         except BaseException:
             self._leave()
             raise

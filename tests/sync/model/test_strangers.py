@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from ictp2p.errors import ConfigError
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.optimizers.joint import JointOptimizer
+from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.local_sgd import LocalSGD
 
@@ -180,6 +182,41 @@ def test_nobody_is_watched_once_the_policy_was_left(make_world: Any) -> None:
         later = torch.optim.SGD(model.parameters(), lr=0.1)
         model(torch.ones(1, 4)).sum().backward()
         later.step()
+
+    world = make_world(a=1)
+    world.run(a_0=body)
+    assert not [kind for _, kind, _ in world.events if kind == "warning"]
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        lambda parameters: torch.optim.SGD(parameters, lr=0.7, momentum=0.9),
+        lambda parameters: torch.optim.Adam(parameters, lr=0.1),
+        Nesterov,
+    ],
+)
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_who_steps_the_outer_optimizer_is_refused(make_world: Any, outer: Any, rounds: int) -> None:
+    """Regression: a warning named another cause; after a round one of torch's others moved the agreed state."""
+
+    def body(mesh: Any) -> None:
+        model = torch.nn.Linear(4, 1)
+        inner, own = torch.optim.SGD(model.parameters(), lr=0.01), outer(model.parameters())
+        with DiLoCo(mesh, model, inner, own, sync_every=1) as policy:
+            for _ in range(rounds):
+                model(torch.ones(2, 4)).sum().backward()
+                inner.step()
+            before, agreed = [p.detach().clone() for p in model.parameters()], policy.global_parameters()
+            with pytest.raises(ConfigError, match=rf"outer optimizer \({type(own).__name__}\) was stepped .*\(SGD\)"):
+                own.step()
+            assert all(map(torch.equal, before, model.parameters()))
+            assert all(torch.equal(agreed[name], now) for name, now in policy.global_parameters().items())
+            model(torch.ones(2, 4)).sum().backward()
+            inner.step()
+        agreed = policy.global_parameters()
+        own.step()  # it is the program's again
+        assert all(torch.equal(agreed[name], now) for name, now in policy.global_parameters().items())
 
     world = make_world(a=1)
     world.run(a_0=body)

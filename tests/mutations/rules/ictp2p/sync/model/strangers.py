@@ -21,4 +21,11 @@ MUTATIONS: Final = (
             "sync/model/test_strangers.py::test_the_parts_of_a_joint_optimizer_are_strangers_only_where_they_step_by_themselves",
         ),
     ),
+    Mutation(
+        "outer-stepped-by-the-program",
+        "A program that steps the outer optimizer is refused, before anything has moved.",
+        "if optimizer is self._outer and any(",
+        "if not optimizer and any(",
+        ("sync/model/test_strangers.py::test_who_steps_the_outer_optimizer_is_refused[0-<lambda>0]",),
+    ),
 )

@@ -49,4 +49,13 @@ MUTATIONS: Final = (
         "            optimizer.step()\n",
         ("sync/optimizers/test_outer.py::test_the_bits_do_not_depend_on_the_threads_that_torch_has",),
     ),
+    Mutation(
+        "agreed-state-left-in-the-outer-optimizer",
+        "The program's own outer optimizer holds what the mesh agreed on for the time of a step alone.",
+        """            for group, parameters in given:
+                group["params"] = parameters
+""",
+        "",
+        ("sync/model/test_strangers.py::test_who_steps_the_outer_optimizer_is_refused[2-Nesterov]",),
+    ),
 )

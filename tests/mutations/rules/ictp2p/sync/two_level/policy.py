@@ -114,7 +114,7 @@ MUTATIONS: Final = (
     Mutation(
         "trained-behind-its-back",
         "People are told where another optimizer steps what a policy keeps in step.",
-        "            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))\n",
+        "            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn, self._outer))\n",
         "",
         ("sync/model/test_strangers.py::test_an_optimizer_made_anew_is_told_of_once",),
     ),
