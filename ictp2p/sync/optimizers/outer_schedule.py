@@ -43,7 +43,10 @@ class Schedule:
 
     def __init__(self, factor: OuterSchedule | None = None) -> None:
         if factor is not None and not callable(factor):
-            raise ConfigError(f"outer_schedule {shown(factor)} is no function of a number of rounds")
+            raise ConfigError(
+                f"outer_schedule {shown(factor)} is no function: give one that takes a number of rounds, and returns "
+                "by what the outer learning rate is multiplied after so many"
+            )
         self._factor = factor
         self.at(0)
 
@@ -60,9 +63,9 @@ class Schedule:
         try:
             factor = options.scalar(self._factor(rounds))
         except Exception as error:
-            raise ConfigError(f"outer_schedule failed for round {rounds}: {type(error).__name__}: {error}") from error
-        words = f"from 0 to {_MOST:g}"
-        options.number(f"outer_schedule for round {rounds}", factor, lambda f: 0.0 <= f <= _MOST, words)
+            raise ConfigError(f"outer_schedule({rounds}) failed: {type(error).__name__}: {error}") from error
+        name, words = f"outer_schedule({rounds}) =", f"a number from 0 to {_MOST:g}"
+        options.number(name, factor, lambda f: 0.0 <= f <= _MOST, words)
         return torch.tensor(float(factor), dtype=torch.float32, device="cpu").item()
 
     def describe(self) -> list[tuple[str, str]]:
