@@ -17,7 +17,7 @@ are left alone: the mean of equal values is off by a rounding now and then, and 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,17 +64,17 @@ class Heads:
 class Averager:
     """Averages the gradients of some parameters, and some buffers, over a group."""
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], buffers: Collection[Tensor]) -> None:
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], buffers: Collection[Tensor]) -> None:
         """Take the tensors, in an order that is the same on every worker.
 
         Args:
-            parameters: whose gradients are averaged.
+            parameters: whose gradients are averaged, by name.
             buffers: floating-point tensors that are averaged themselves; looked at anew in each step.
         """
-        self._parameters, self._buffers = tuple(parameters), buffers
+        self._names, self._parameters, self._buffers = tuple(parameters), tuple(parameters.values()), buffers
         self._common = [buffer.clone() for buffer in buffers]
         """The buffers as all workers had them last."""
-        self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
+        self._dtype = wide([t.dtype for t in (*self._parameters, *buffers)])
 
     @torch.no_grad()
     def agreed(self) -> None:
@@ -164,13 +164,12 @@ class Averager:
         self.agreed()
 
     def _check_layouts(self) -> None:
-        layouts = (p.grad.layout for p in self._parameters if p.grad is not None)
-        odd = next((layout for layout in layouts if layout is not torch.strided), None)
-        if odd is not None:
-            raise ConfigError(
-                f"a gradient of layout {odd} cannot be averaged: use dense gradients. So must a worker that is alone "
-                "in its cluster, which others may join"
-            )
+        for name, parameter in zip(self._names, self._parameters, strict=True):
+            if parameter.grad is not None and parameter.grad.layout is not torch.strided:
+                raise ConfigError(
+                    f"the gradient of {name} has layout {parameter.grad.layout}, and cannot be averaged: use dense "
+                    "ones. So must a worker that is alone in its cluster, which others may join"
+                )
 
     def _source(self, tensor: Tensor) -> Tensor | None:
         if not isinstance(tensor, torch.nn.Parameter):

@@ -48,7 +48,7 @@ class Gradients:
     ) -> None:
         self._peer, self._inner, self._progress = peer, inner, progress
         self._sampler, self._sharded = sampler, sharded
-        self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
+        self._averager = Averager(weights.trained, weights.buffers.values())
         self._likeness = Likeness(inner, warn)
         self.weight = 1.0
         """What the worker's own batches count."""

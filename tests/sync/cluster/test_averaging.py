@@ -32,7 +32,7 @@ def parameter(gradient: Any, dtype: torch.dtype = torch.float32) -> torch.nn.Par
 
 def mean(weight: float, *parameters: torch.nn.Parameter, **options: Any) -> Callable[[Any], Any]:
     def work(group: Any) -> Any:
-        averager = Averager(parameters, options.get("buffers", []))
+        averager = Averager({f"w{n}": p for n, p in enumerate(parameters)}, options.get("buffers", []))
         for buffer in options.get("buffers", []):
             buffer.add_(options["learned"])
         heads = averager.heads(
@@ -105,7 +105,7 @@ def test_different_steps_are_an_error_that_names_them(make_world: Any) -> None:
     def work(step: int) -> Callable[[Any], Any]:
         def run(group: Any) -> None:
             with pytest.raises(LocalGroupError, match=r"'a/0': 4, 'a/1': 5"):
-                Averager([], []).heads(group, 1.0, step, moves=False, due=False)
+                Averager({}, []).heads(group, 1.0, step, moves=False, due=False)
 
         return run
 
@@ -116,7 +116,7 @@ def test_a_sum_that_fails_leaves_the_gradients_alone(make_world: Any) -> None:
     held = parameter([1.0, 2.0])
 
     def fails(group: Any) -> None:
-        averager = Averager([held], [])
+        averager = Averager({"w": held}, [])
         heads = averager.heads(group, 1.0, 0, moves=False, due=False)
         group.abort("a member died")
         with pytest.raises(LocalGroupError):
@@ -135,7 +135,7 @@ def test_sparse_gradients_are_refused(make_world: Any, weights: tuple[float, ...
         def body(group: Any) -> None:
             held = torch.nn.Parameter(torch.zeros(2))
             held.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([1.0]), (2,), check_invariants=True)
-            with pytest.raises(ConfigError, match=r"layout torch\.sparse_coo cannot be averaged: use dense gradients"):
+            with pytest.raises(ConfigError, match=r"gradient of w0 has layout torch\.sparse_coo, and cannot be"):
                 mean(weight, held)(group)
 
         return body

@@ -70,7 +70,7 @@ def test_who_comes_later_is_told_as_well_and_those_who_know_are_not_told_again(m
     texts: list[list[str]] = [[], [], []]
 
     def steps(group: Any, likeness: Likeness) -> None:
-        averager = Averager([], [])
+        averager = Averager({}, [])
         for step in range(LONG):
             digest = likeness.digest(group)
             heads = averager.heads(group, 1.0, step, moves=False, due=False, options=digest, asks=likeness.asks)

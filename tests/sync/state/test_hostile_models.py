@@ -114,7 +114,7 @@ def test_a_sparse_gradient_is_refused_in_words(make_world: Any, workers: list[st
             model(torch.tensor([1, 2])).sum().backward()
             inner.step()
 
-    with pytest.raises(ConfigError, match=r"layout torch\.sparse_coo cannot be averaged: use dense gradients"):
+    with pytest.raises(ConfigError, match=r"gradient of weight has layout torch\.sparse_coo, and cannot be averaged"):
         make_world(a=len(workers)).run(**dict.fromkeys(workers, body))
 
 
