@@ -141,7 +141,9 @@ class Checkpoint:
         ours, theirs = describe(state.entries, state.settings), describe(self._entries, self._settings)
         wrong = difference(ours, theirs)
         if wrong is not None:
-            raise ConfigError(f"checkpoint {self._path} is of another training: {wrong}")
+            fits = difference(describe(state.entries, ()), describe(self._entries, ())) is None
+            mend = ". Give what it was written with, or begin a new mesh from its weights alone" if fits else ""
+            raise ConfigError(f"checkpoint {self._path} is of another training: {wrong}{mend}")
         tentative = state.begin()
         for name, tensor in self._tensors([e.name for e in self._entries]).items():
             if tensor.shape != tentative[name].shape or tensor.dtype != tentative[name].dtype:

@@ -166,14 +166,20 @@ def saved(make_world: Any, path: pathlib.Path, **options: Any) -> pathlib.Path:
     return file
 
 
-def fresh(width: int = 3, sync_every: int = 4) -> DiLoCo:
+def fresh(width: int = 3, sync_every: int = 4, **options: Any) -> DiLoCo:
     model = net(width)
-    return DiLoCo(None, model, torch.optim.AdamW(model.parameters(), lr=0.1), sync_every=sync_every)  # type: ignore[arg-type]
+    return DiLoCo(None, model, torch.optim.AdamW(model.parameters(), lr=0.1), sync_every=sync_every, **options)  # type: ignore[arg-type]
 
 
 def test_another_trainings_file_is_refused_by_the_first_difference(make_world: Any, tmp_path: pathlib.Path) -> None:
     file = saved(make_world, tmp_path)
-    for policy, match in ((fresh(width=4), r"\[3"), (fresh(sync_every=5), "sync_every")):
+    mend = "Give what it was written with, or begin a new mesh from its weights alone"
+    for policy, match in (
+        (fresh(width=4), r"\[3, 2\] there$"),
+        (fresh(sync_every=5), f": sync_every: 5 here, 4 there. {mend}"),
+        (fresh(codec="int8"), f": codec: int8 here, none there. {mend}"),
+        (fresh(mix=0.5, overlap=1), f": overlap: 1 here, 0 there. {mend}"),
+    ):
         before = policy.digest()
         with pytest.raises(ConfigError, match=match):
             policy.load(file)
