@@ -16,6 +16,7 @@ import torch
 
 from ictp2p.collectives.codecs import prices
 from ictp2p.errors import ConfigError, shown
+from ictp2p.types import ClusterId
 
 AGREED = ("name", "entries", "counters", "describe", "note", "decide", "landed")
 """What a thing that is decided with each round has; see `agreed.Agreed`."""
@@ -140,6 +141,11 @@ def each_has(name: str, values: object, attributes: Iterable[str]) -> None:
         lacking = [attribute for attribute in attributes if not hasattr(value, attribute)]
         if lacking:
             raise ConfigError(f"{name}: {shown(value)} has no {lacking[0]}")
+
+
+def cluster(peer: object) -> ClusterId:
+    """The name of a peer's cluster; of what is no peer an empty one: that is told when a policy of it is entered."""
+    return ClusterId(getattr(peer, "cluster", ""))
 
 
 def connected(peer: object) -> None:

@@ -31,7 +31,7 @@ from torch.optim import SGD, Optimizer
 
 from ictp2p.concurrency.elementwise import elementwise
 from ictp2p.concurrency.torch_threads import Job, each_alone
-from ictp2p.errors import ConfigError, shown
+from ictp2p.errors import ConfigError, IctError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.joint import JointOptimizer, kind
@@ -137,7 +137,12 @@ def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phas
 def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> Optimizer:
     if factory is not None and not callable(factory):
         raise ConfigError(f"outer {shown(factory)} is neither an optimizer nor something that makes one")
-    optimizer = (factory or Nesterov)(list(parameters.values()))
+    try:
+        optimizer = Nesterov(parameters.values()) if factory is None else factory(list(parameters.values()))
+    except IctError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"outer {shown(factory)} made no optimizer: {type(error).__name__}: {error}") from error
     if not isinstance(optimizer, Optimizer):
         raise ConfigError(f"outer {shown(factory)} made {shown(optimizer)}, which is no optimizer")
     return optimizer

@@ -32,7 +32,7 @@ from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.tensors import BUFFER
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
-from ictp2p.sync.options import kind
+from ictp2p.sync.options import cluster, kind
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.rounds.modules import NAME, Card, HeldModule, card_of, groups, key_of, room, sources, spans
 from ictp2p.sync.state.agreed import Said
@@ -87,9 +87,8 @@ class DiPaCo(Policy):
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
-        wrong = next(
-            (name for name in ("fragments", "agenda", "sampler", "frozen") if options.get(name) is not None), None
-        )
+        given = [name for name in ("fragments", "sampler") if options.get(name) is not None]
+        wrong = next((name for name in (*given, "agenda", "frozen") if name in options), None)
         if wrong is not None:
             raise ConfigError(f"DiPaCo takes no {wrong}")
         kind("model", model, torch.nn.Module)
@@ -97,9 +96,7 @@ class DiPaCo(Policy):
             raise ConfigError(f"modules {shown(modules)} is not a list of names")
         names = _children(model) if modules is None else list(modules)
         holdings = Holdings()
-        arithmetic = partial(
-            ModuleWeights, cluster=peer.cluster if peer is not None else "", modules=names, holdings=holdings
-        )
+        arithmetic = partial(ModuleWeights, cluster=cluster(peer), modules=names, holdings=holdings)
         super().__init__(
             peer,
             model,
@@ -125,8 +122,8 @@ def _children(model: torch.nn.Module) -> list[str]:
 def _are_names(values: object) -> bool:
     return (
         isinstance(values, Collection)
+        and not isinstance(values, str | Tensor)
         and len(values) > 0
-        and not isinstance(values, str)
         and all(isinstance(value, str) for value in values)
     )
 

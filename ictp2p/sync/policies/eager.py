@@ -33,7 +33,7 @@ from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.arithmetic import check_finite, clear
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
-from ictp2p.sync.options import plain
+from ictp2p.sync.options import cluster, plain
 from ictp2p.sync.two_level.policy import Policy
 from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Compared, Decided, Stepped
 from ictp2p.sync.values import LOOKS_ON, Participant
@@ -93,7 +93,7 @@ class EagerDiLoCo(Policy):
             sync_every,
             name="eager-diloco",
             overlap=sync_every,
-            arithmetic=partial(EagerWeights, cluster=peer.cluster if peer is not None else ""),
+            arithmetic=partial(EagerWeights, cluster=cluster(peer)),
             **options,
         )
 

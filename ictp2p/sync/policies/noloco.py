@@ -34,7 +34,7 @@ from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import Nesterov
-from ictp2p.sync.options import number, plain, rates
+from ictp2p.sync.options import cluster, number, plain, rates
 from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.own import CHAIN, Name, OwnState, chained
@@ -92,10 +92,11 @@ class NoLoCo(Policy):
         if "outer" in options:
             raise ConfigError("NoLoCo takes no outer: its step, with lr, momentum and pull, is its own")
         refused = ("codec", "agenda", "sampler", "outer_schedule")
-        wrong = next((name for name in refused if options.get(name) not in (None, "none")), None)
+        given = {name: shown(value) for name, value in options.items() if value is not None}
+        wrong = next((name for name in refused if given.get(name, "'none'") != "'none'"), None)
         if wrong is not None:
             raise ConfigError(f"NoLoCo takes no {wrong}")
-        arithmetic = partial(PairWeights, cluster=peer.cluster if peer is not None else "", lr=lr, pull=pull)
+        arithmetic = partial(PairWeights, cluster=cluster(peer), lr=lr, pull=pull)
         outer = partial(_heavy_ball, momentum=momentum)
         super().__init__(
             peer, model, inner, outer, sync_every, name="noloco", grouping="pairs", arithmetic=arithmetic, **options

@@ -88,13 +88,13 @@ class SparseDiLoCo(Policy):
             ConfigError: a value is out of range, or an optimizer or the model's dtype does not fit.
         """
         chunk, keep, decay = _checked(chunk, keep, decay, codec)
-        if options.get("without_quorum") == "continue":
+        if shown(options.get("without_quorum")) == "'continue'":
             raise ConfigError("without_quorum 'continue' leaves open what a round in doubt carried: 'wait' or 'stop'")
         super().__init__(
             peer,
             model,
             inner,
-            outer or plain,
+            plain if outer is None else outer,
             sync_every,
             name="sparse-diloco",
             codec=codec,

@@ -76,7 +76,7 @@ class StreamingDiLoCo(Policy):
             peer,
             model,
             inner,
-            outer or _nesterov,
+            _nesterov if outer is None else outer,
             sync_every,
             name="streaming-diloco",
             fragments=fragments,

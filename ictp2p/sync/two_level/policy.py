@@ -47,7 +47,7 @@ from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.copies import following
 from ictp2p.sync.optimizers.outer import OuterFactory
-from ictp2p.sync.options import connected, kind, optimizer
+from ictp2p.sync.options import cluster, connected, kind, optimizer
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.state import checkpoint
 from ictp2p.sync.state.agreed import Agenda
@@ -123,7 +123,7 @@ class Policy:
         words += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
         agenda, carry = given.agenda, given.carry
         if sampler is not None:
-            sampler.join(peer.cluster, self._warn)
+            sampler.join(cluster(peer), self._warn)
             agenda, carry = [*agenda, sampler], [*carry, sampler]
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(

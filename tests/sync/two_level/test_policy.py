@@ -179,6 +179,7 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"outer": torch.optim.LBFGS}, "outer LBFGS calls a closure"),
         ({"carry": torch.optim.SGD([torch.ones(1)], lr=1.0)}, r"carry must be a list, not SGD \( Parameter Group 0"),
         ({"outer": lambda parameters: None}, "made None, which is no optimizer"),
+        ({"outer": lambda: None}, "outer <function .* made no optimizer: TypeError: .* takes 0 positional arguments"),
         ({"agenda": 3}, "agenda must be a list, not 3"),
         ({"agenda": [3]}, "agenda: 3 has no name"),
         ({"carry": [3]}, "carry: 3 has no state_dict"),
@@ -341,11 +342,44 @@ def test_who_makes_its_own_outer_optimizer_takes_none(kind: Any, words: str) -> 
         kind(None, model, torch.optim.SGD(model.parameters(), lr=1.0), outer=torch.optim.SGD)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (DiPaCo, {"agenda": np.zeros(3)}),
+        (DiPaCo, {"agenda": None}),
+        (DiPaCo, {"frozen": None}),
+        (DiPaCo, {"modules": torch.tensor(0.5)}),
+        (NoLoCo, {"agenda": np.zeros(3)}),
+        (NoLoCo, {"codec": torch.zeros(3)}),
+        (SparseDiLoCo, {"without_quorum": np.array(["continue", "stop"])}),
+        (SparseDiLoCo, {"outer": np.zeros(3)}),
+        (SparseDiLoCo, {"outer": torch.zeros(3)}),
+        (SparseDiLoCo, {"outer": 0}),
+        (StreamingDiLoCo, {"outer": np.zeros(3), "fragments": 1}),
+        (StreamingDiLoCo, {"outer": 0, "fragments": 1}),
+    ],
+)
+def test_what_an_option_of_one_policy_cannot_be_is_named(kind: Any, options: dict[str, Any]) -> None:
+    """Regression: an array was asked whether it is true, and what a policy gives itself was given twice."""
+    model = Model()
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        kind(None, model, torch.optim.SGD(model.parameters(), lr=1.0), **options)
+
+
 @pytest.mark.parametrize("peer", [None, "10.0.0.1:7000", Config.local(cluster="a", token="t" * 32)])
-def test_a_policy_of_no_peer_says_so_when_it_is_entered(peer: Any) -> None:
+@pytest.mark.parametrize("kind", [DiLoCo, DiPaCo, EagerDiLoCo, NoLoCo])
+def test_a_policy_of_no_peer_says_so_when_it_is_entered(kind: Any, peer: Any) -> None:
     model = Model()
     with pytest.raises(ConfigError, match=r"peer must be an ictp2p.Peer, not"):
-        DiLoCo(peer, model, torch.optim.SGD(model.parameters(), lr=1.0)).__enter__()
+        kind(peer, model, torch.optim.SGD(model.parameters(), lr=1.0)).__enter__()
+
+
+@pytest.mark.parametrize("peer", [None, "10.0.0.1:7000"])
+def test_so_does_one_with_a_sampler(peer: Any) -> None:
+    model = Model()
+    inner = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(ConfigError, match=r"peer must be an ictp2p.Peer, not"):
+        DiLoCo(peer, model, inner, sampler=ElasticSampler(64, 4)).__enter__()
 
 
 def test_half_precision_and_buffers_stay_identical_everywhere(make_world: Any) -> None:
