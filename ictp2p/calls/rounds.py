@@ -252,6 +252,10 @@ class RoundCall:
             among=self.among,
             newcomer=self._past.chronicle.newcomer,
         )
+        return self._stand(request, publisher, deadline)
+
+    def _stand(self, request: RoundRequest, publisher: Publisher, deadline: Deadline) -> Outcome:
+        """Have a round, whatever the others are at before: a newcomer stands until they come to this call."""
         while True:
             before = self._past.chronicle.opened
             try:
