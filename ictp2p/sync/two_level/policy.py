@@ -118,19 +118,11 @@ class Policy:
         self._overlap = given.overlap
         self._sampler = sampler = given.sampler
         self._meeting = Meeting(peer, model, given.within, sampler, grouping, pace, given.outer_schedule)
+        siblings = self._meeting.siblings
         self._trainees = Trainees(model, inner)
-        words = [("policy", name), *pace.describe(), *given.describe()]
-        words += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
-        agenda, carry = given.agenda, given.carry
         if sampler is not None:
             sampler.join(cluster(peer), self._warn)
-            agenda, carry = [*agenda, sampler], [*carry, sampler]
-        agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
-        self._weights = weights = arithmetic(
-            model, outer, words, given.fragments, given.mix, Agenda(agenda), pace, given.outer_schedule
-        )
-        if given.codec.startswith("topk") and not weights.keeps_residual:
-            raise ConfigError(f"codec {given.codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        self._weights = weights = self._agreed_on(given, arithmetic, outer, name)
         due = sampler is not None or weights.attends  # a newcomer has no samples, or modules, before its first round
         parts = len(weights.fragments)
         self.progress = Progress(due=due, weights=[0.0] * parts, behind=[0] * parts)
@@ -148,11 +140,13 @@ class Policy:
             overlaps=given.overlap > 0,
             sampler=sampler,
             late=given.late,
-            siblings=self._meeting.siblings,
+            siblings=siblings,
         )
-        sharded = self._meeting.siblings is not None
-        self._gradients = Gradients(peer, inner, weights, self.progress, sampler, sharded=sharded, warn=self._warn)
-        self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
+        self._gradients = Gradients(
+            peer, inner, weights, self.progress, sampler, sharded=siblings is not None, warn=self._warn
+        )
+        sampled = () if sampler is None else (sampler,)
+        self._replica = Replica(model, inner, (*given.carry, *sampled, self.progress, self._outer_round))
         me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._hooks = Hooks(inner)
@@ -163,6 +157,31 @@ class Policy:
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
+
+    def _agreed_on(
+        self,
+        given: Settings,
+        arithmetic: Callable[..., Weights],
+        outer: torch.optim.Optimizer | OuterFactory | None,
+        name: str,
+    ) -> Weights:
+        """Make what the mesh is to agree on: the global state, in words what all must have alike, and what is decided.
+
+        Raises:
+            ConfigError: the codec leaves something out that this arithmetic would not bring later.
+        """
+        pace, siblings = self._pace, self._meeting.siblings
+        words = [("policy", name), *pace.describe(), *given.describe()]
+        words += [siblings.describe()] if siblings is not None else []
+        agenda = list(given.agenda)
+        agenda += [given.sampler] if given.sampler is not None else []
+        agenda += [pace] if isinstance(pace, AdaptivePace) else []
+        weights = arithmetic(
+            self._model, outer, words, given.fragments, given.mix, Agenda(agenda), pace, given.outer_schedule
+        )
+        if given.codec.startswith("topk") and not weights.keeps_residual:
+            raise ConfigError(f"codec {given.codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        return weights
 
     def __repr__(self) -> str:
         at = self.progress
