@@ -135,11 +135,6 @@ class Topology:
         self._barriers.clear()
         self._blocked.clear()
 
-    @property
-    def barriers(self) -> list[Barrier]:
-        """What is cut."""
-        return list(self._barriers)
-
     def blocked(self, source: str, target: str) -> How | None:
         """Whether packets from one host to another vanish, and how."""
         if not self._barriers:
