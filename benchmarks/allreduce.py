@@ -23,8 +23,6 @@ import pattern
 import torch
 from arguments import count, megabytes, output, whole
 
-from ictp2p.bulk import BulkProfile
-
 CLEAR, SEALED, OVER_TCP = "plaintext", "sealed", ", over TCP"
 
 
@@ -101,7 +99,7 @@ async def worker(
     cuts = {label: (flat.split(sized), output.split(sized)) for label, sized in cut.items()}
     contenders: dict[str, arena.Contender] = {}
     for name, share in itertools.product((SEALED, CLEAR), (True, False)):
-        mode, profile = name if share else name + OVER_TCP, replace(BulkProfile.local(), share_memory=share)
+        mode, profile = name if share else name + OVER_TCP, replace(arena.LOCAL, share_memory=share)
         bulk = await rank.bulk(mode, sealed=name == SEALED, profile=profile)
         for kind, codec in itertools.product(kinds, codecs):
             chosen = rank.plan(elements, kind or None, codec=codec)

@@ -42,6 +42,8 @@ from ictp2p.types import PeerId
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET, <sched.h>
 _ROUTE = "ip route replace local {} dev lo table local proto kernel scope host src 127.0.0.1"
 SECONDS = timedelta(seconds=120)
+LOCAL = BulkProfile(stall=2.0, handshake=2.0, patience=0.25)
+"""For one machine."""
 
 
 def own_network() -> bool:
@@ -123,7 +125,7 @@ class Rank:
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return transport
 
-        profile = replace(profile or BulkProfile.local(), sealed=sealed)
+        profile = replace(profile or LOCAL, sealed=sealed)
         bulk = Bulk(self.names[self.number], keys, dial, profile=profile, membership=b"benchmark", **options)
 
         class Accept(asyncio.Protocol):

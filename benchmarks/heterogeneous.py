@@ -44,10 +44,9 @@ import torch
 import uvloop
 from arguments import count, megabytes, output, seconds, whole
 from emulator import PAYLOAD, Emulator, enter, require_root
-from wan import GLOO, PATIENCE, Node
+from wan import FAR, GLOO, PATIENCE, Node
 
 import ictp2p
-from ictp2p.bulk import BulkProfile
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import planner
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
@@ -347,7 +346,7 @@ async def worker(network: Network, node: Node, peer: ictp2p.Peer, options: argpa
         await asyncio.to_thread(meet)
         await call(turn)
         check(MESH)
-    bulk = await node.bulk("sealed", sealed=True, profile=replace(BulkProfile.wan(), handshake=2.0, patience=0.5))
+    bulk = await node.bulk("sealed", sealed=True, profile=replace(FAR, patience=0.5))
     node.agree("listening")
     contenders: dict[str, arena.Contender] = {}
     for name in options.contenders:

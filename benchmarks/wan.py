@@ -46,6 +46,8 @@ PACED = "paced"
 LINE = "line"
 """Plain TCP, one connection with bbr, as many bytes each way: what the line itself gives. For two ranks."""
 PAIR = (*CODECS, PACED, GLOO, LINE)
+FAR = BulkProfile(stall=15.0, handshake=2.0, patience=3.0, high_water=4 * 1024 * 1024)
+"""For ways of 100 ms and more."""
 PATIENCE = 120.0
 """Seconds that a rank waits for the others between turns."""
 
@@ -262,7 +264,7 @@ def be(
 async def worker(scene: Scene, node: Node, how: How, barrier: Any) -> dict[str, list[arena.Turn]] | None:
     """Measure all contenders in turn, or relay."""
     relays = [] if scene.relay is None else [node.names[scene.relay]]
-    profile = replace(BulkProfile.wan(), handshake=2.0, stripes=how.stripes)
+    profile = replace(FAR, stripes=how.stripes)
     bulk = await node.bulk("sealed", sealed=True, profile=profile, relays=lambda _: relays)
     node.agree("listening")
     if node.number == scene.relay:

@@ -48,13 +48,3 @@ class BulkProfile:
     """Requests of one kind and peer that are served at a time, where the kind has no limit of its own (`hub`)."""
     relayed: int = 32
     """Connections of others that are relayed at a time; 0: do not relay."""
-
-    @classmethod
-    def local(cls) -> BulkProfile:
-        """For one machine or rack."""
-        return cls(stall=2.0, handshake=2.0, patience=0.25)
-
-    @classmethod
-    def wan(cls) -> BulkProfile:
-        """For links of 100 ms and more."""
-        return cls(stall=15.0, handshake=15.0, patience=3.0, high_water=4 * 1024 * 1024)

@@ -7,7 +7,6 @@ import hashlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -42,7 +41,9 @@ async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool, share: bool
         transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", ports[peer])
         return transport
 
-    bulk = Bulk(me, keys, dial, profile=replace(BulkProfile.local(), sealed=sealed, share_memory=share))
+    bulk = Bulk(
+        me, keys, dial, profile=BulkProfile(stall=2.0, handshake=2.0, patience=0.25, sealed=sealed, share_memory=share)
+    )
 
     class Accept(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
