@@ -45,6 +45,7 @@ class ModelTensors:
         """Which buffers are variances: of one that a codec made negative there is no root."""
         self.here = {name: local(tensor) for name, tensor in (*self.trained.items(), *self.buffers.items())}
         """What of each is in this worker's memory, parameters first."""
+        self._shapes = {name: parameter.shape for name, parameter in self.trained.items()}
         self._places = [(name, *_place(model, name.removeprefix(BUFFER))) for name in self.buffers]
 
     def follow(self) -> None:
@@ -53,8 +54,13 @@ class ModelTensors:
         And shards where they are now: what they lie in is FSDP's.
 
         Raises:
-            ConfigError: one is gone, or cannot be averaged with those that it was before.
+            ConfigError: one is gone, or cannot be averaged with those that it was before; or a parameter has another
+                shape.
         """
+        for name, parameter in self.trained.items():
+            if parameter.shape != self._shapes[name]:
+                shapes = f"{list(parameter.shape)} by now, and had {list(self._shapes[name])}"
+                raise ConfigError(f"{name} has the shape {shapes} when the policy was made")
         self.here.update((n, local(p)) for n, p in self.trained.items() if is_distributed(p))
         for name, module, leaf in self._places:
             held, now = self.buffers[name], getattr(module, leaf, None)

@@ -86,3 +86,19 @@ def test_a_parameter_of_another_shape_is_refused(make_world: Any) -> None:
             pass
 
     make_world(a=1).run(a_0=body)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_so_is_one_that_gets_it_while_it_trains(make_world: Any, every: int) -> None:
+    """Regression: torch said in the middle of the next round that sizes do not add up, and named no parameter."""
+
+    def body(mesh: Any) -> None:
+        here = nn.Linear(3, 2)
+        inner = torch.optim.SGD(here.parameters(), lr=0.1)
+        with DiLoCo(mesh, here, inner, sync_every=every):
+            here.weight.data = torch.ones(1, 3)
+            here.weight.sum().backward()
+            with pytest.raises(ConfigError, match=r"weight has the shape \[1, 3\] by now, and had \[2, 3\]"):
+                inner.step()
+
+    make_world(a=1).run(a_0=body)

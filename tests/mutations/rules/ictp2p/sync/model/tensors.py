@@ -19,4 +19,11 @@ MUTATIONS: Final = (
         "            if True:\n",
         ("sync/two_level/test_replaced.py::test_a_buffer_is_averaged_whichever_tensor_it_is_by_now",),
     ),
+    Mutation(
+        "shaped-anew-in-training",
+        "A parameter that has another shape by now is refused by name before a step.",
+        "if parameter.shape != self._shapes[name]:",
+        "if False:",
+        ("sync/two_level/test_late_weights.py::test_so_is_one_that_gets_it_while_it_trains[5]",),
+    ),
 )
