@@ -31,6 +31,8 @@ _LONGEST = 1e9
 _FASTEST = 1e15
 _WIDEST = 1024
 """Bits of a whole number: of a wider one there is no float, and no text without end."""
+_LONGEST_HOST = 253
+"""Characters of a name that a name server can be asked for."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -48,7 +50,7 @@ def parameter(unit: str, meaning: str, check: Callable[[Any], object] | None = N
 
 def address(text: str) -> None:
     """Check `host:port`."""
-    Address.parse(text)
+    _read(text)
 
 
 def dialed(text: str) -> Address:
@@ -57,11 +59,27 @@ def dialed(text: str) -> Address:
     Raises:
         ConfigError: it is none, or one only to listen on.
     """
-    found = Address.parse(text)
+    found = _read(text)
     if found.port == 0:
         raise ConfigError(f"address {text!r} is not valid: nobody can dial port 0")
     if _means_all(found.host):
         raise ConfigError(f"address {text!r} is not valid: others cannot dial {found.host}, it is one to listen on")
+    return found
+
+
+def _read(text: str) -> Address:
+    """Read `host:port` whose host could have an address: else a peer would go on asking for it until its time is over.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = Address.parse(text)
+    try:
+        host = found.host if ":" in found.host else found.host.encode("idna").decode()
+    except UnicodeError:
+        host = ""
+    if not (host.isprintable() and 0 < len(host) <= _LONGEST_HOST):
+        raise ConfigError(f"address {shown(text)} is not valid: no host can have that name")
     return found
 
 
