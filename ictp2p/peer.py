@@ -283,7 +283,7 @@ class Peer(CollectiveCalls, _MeshMethods):
         step is given again: what the program iterates over is this, and whatever draws ahead belongs inside of it.
 
         Raises:
-            ConfigError: such a loader gives batches in another order than it draws them in.
+            ConfigError: such a loader gives batches in another order than it draws them in; or it is none.
             PeerClosed: the peer is closed, or was not started; or this worker has drained, and it was called a thousand
                 times since, each time in vain: a loop without an end that does not look at `drained` would go round for
                 ever, and this worker never leave.
@@ -470,5 +470,7 @@ def _exhausted(error: Exception) -> None:
 
 def _counted(loader: Iterable[T]) -> Iterable[T]:
     """The same, seen by the sampler that it draws from, if that is one that counts."""
+    if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
+        raise ConfigError(f"{shown(loader)} gives no batches: steps takes what a loop takes them from")
     sampler = getattr(loader, "batch_sampler", None)
     return sampler.over(loader) if isinstance(sampler, ElasticSampler) else loader

@@ -471,6 +471,9 @@ def test_a_batch_of_a_loader_without_a_step_is_given_again() -> None:
         disordered = DataLoader(torch.arange(size), batch_sampler=sampler, num_workers=2, in_order=False)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="in_order=False"):
             next(iter(a.steps(disordered)))
+        for none in (5, None):
+            with pytest.raises(ConfigError, match=f"{none} gives no batches"):
+                next(a.steps(none))  # type: ignore[arg-type]
 
 
 def test_draining_ends_the_loop_around_the_epochs_of_a_sampler() -> None:
