@@ -97,6 +97,7 @@ class AsyncPeer:
     ) -> None:
         self.config = config
         self.clock = clock
+        self.random_bytes = random_bytes
         self.telemetry = Telemetry(clock)
         self._seams = Seams(
             network or TcpNetwork(),

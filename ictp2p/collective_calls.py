@@ -293,8 +293,9 @@ class CollectiveCalls:
     ) -> Work[None] | None:
         """Send tensors to another cluster's leader, from this one's. Needs no round, and no agreement.
 
-        Messages of one tag arrive in the order in which they were sent; any number may be under way. They are copied
-        when the call is made.
+        Messages of one tag arrive in the order in which they were sent, each once, also where connections break; any
+        number may be under way. They are copied when the call is made. This ends once `recv` has. Where the receiving
+        leader dies before it could say so, its heir is given the message, too.
 
         Args:
             tensors: one or several, of any types.
@@ -305,7 +306,7 @@ class CollectiveCalls:
         Raises:
             ConfigError: a tensor cannot be sent, the tag is no integer of 64 bits, or the cluster is this one.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: it was not received within `global_timeouts.complete`; it is withdrawn.
+            RoundTimeout: nobody said within `global_timeouts.complete` that it was received; it is withdrawn.
         """
         engine = self._calls
         return answered(
@@ -336,8 +337,7 @@ class CollectiveCalls:
             ConfigError: the cluster is this one, or the tag is no integer of 64 bits.
             MeshMismatch: the message has other types or shapes; it stays where it is.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: nothing came within `global_timeouts.complete`.
-            NetworkError: the connection broke in the middle of the message; it may be lost, or come with the next call.
+            RoundTimeout: nothing came within `global_timeouts.complete`. What was under way comes with the next call.
         """
         engine = self._calls
         return answered(

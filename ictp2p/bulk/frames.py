@@ -65,6 +65,8 @@ class Kind(enum.IntEnum):
     """The receiver of bodies in shared memory has used all up to position `second`."""
     WHOLE = 18
     """`BEGIN`, and behind it a `PARTIAL` that is all that the sender has to send in the collective of this tag."""
+    RECEIPT = 19
+    """Who asked has all of the reply; see `streams.RECEIPT`."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -169,6 +169,7 @@ class Bulk:
         timeout: float,
         progress: Callable[[int], None] | None = None,
         over: BulkConnection | None = None,
+        receipt: bool = False,
     ) -> int:
         """Ask `peer` for what its handler of `kind` yields, into `destination`; give the bytes received.
 
@@ -180,6 +181,8 @@ class Bulk:
             timeout: seconds for all of it. A peer that stalls is given up earlier.
             progress: told how many bytes are there, after each chunk.
             over: the connection to use; None for the first one.
+            receipt: say that all of it is here, for which the handler waits (`streams.RECEIPT`). Where this raises, or
+                is cancelled, that was not said.
 
         Raises:
             StateError: the handler failed, or there is none.
@@ -190,17 +193,21 @@ class Bulk:
             raise ConfigError(f"request {kind!r} of {len(body)} bytes exceeds {MAX_REQUEST}")
         tag, fetch = self._new_tag(), Fetch(memoryview(destination).cast("B"), progress, self._clock)
         connection: BulkConnection | None = None
+        settled = False
         try:
             async with asyncio.timeout(timeout):
                 connection = over or await self._pool.connection(peer, timeout)
                 self.join(peer, tag, fetch, connection)
                 connection.send(Kind.REQUEST, tag, body=body)
                 size = await fetch.result
+            settled = True
         except TimeoutError:
             raise ConnectionLost(f"{peer} did not finish {kind!r} within {timeout:g} s") from None
         finally:
             self.part(peer, tag, fetch)
-            if connection is not None and not fetch.ended:
+            if connection is not None and receipt:
+                connection.send(Kind.RECEIPT if settled else Kind.CANCEL, tag)
+            elif connection is not None and not fetch.ended:
                 connection.send(Kind.CANCEL, tag)
             meter = fetch.meter
             del fetch  # it knows its error, and that this frame, with a destination that may be large

@@ -17,7 +17,7 @@ import contextlib
 import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,6 +33,9 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""
+RECEIPT: Final = bytearray()
+"""Yielded last by a handler that gives something away: it goes on once who asked has said that all of it is there
+(`Bulk.request`, `receipt`). What it would give is its own again where that is never said: it is cancelled then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,22 +184,37 @@ class Serving:
         self._pending: Frame | None = None
         self._taken = asyncio.Event()
         self._sent = 0
+        self._ended = False
+        self._received = asyncio.Event()
 
     async def run(self) -> None:
         """Send the whole reply, or the reason why there is none."""
         try:
             async with contextlib.aclosing(self._parts) as parts:
                 async for part in parts:
+                    if part is RECEIPT:
+                        await self._receipt()
+                        continue
                     view = memoryview(part).cast("B")
                     for start in range(0, len(view), REPLY_CHUNK):
                         await self._offer(view[start : start + REPLY_CHUNK])
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".encode(errors="replace")[:MOST_REASON]  # a path may be no text
-            self._connection.send(Kind.END, self._tag, _FAILED, 0, reason)
+            if not self._ended:
+                self._connection.send(Kind.END, self._tag, _FAILED, 0, reason)
             if not isinstance(error, IctError):
                 raise
         else:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
             self._connection.send(Kind.END, self._tag, 0, self._sent)
+
+    async def _receipt(self) -> None:
+        self._end()
+        await self._received.wait()
 
     async def _offer(self, view: memoryview) -> None:
         self._pending = Frame(Kind.REPLY, self._tag, 0, self._sent, (view,))
@@ -213,15 +231,17 @@ class Serving:
         return frame
 
     def place(self, header: Header) -> memoryview | None:
-        """Nothing is sent to us under this tag but a `CANCEL`, which has no body."""
+        """Nothing that is sent to us under this tag has a body."""
         return None
 
     def take(self, header: Header, body: memoryview) -> None:
-        """Ignore it."""
+        """Take the receipt; all else is the desk's."""
+        if header.kind is Kind.RECEIPT:
+            self._received.set()
 
     def expecting(self) -> bool:
-        """The asking side owes nothing."""
-        return False
+        """Say whether the asking side owes us a receipt."""
+        return self._ended and not self._received.is_set()
 
     def lost(self, error: IctError) -> None:
         """The connection has gone; `Desk` cancels the task."""

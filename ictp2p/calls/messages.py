@@ -1,18 +1,22 @@
 """`send` and `recv`: messages between the leaders of two clusters, beside the rounds and without agreement.
 
 The receiver asks. A message waits at its sender, in order per receiving cluster and tag, until the leader of that
-cluster requests it over a bulk connection; its bytes are then the reply. So nobody stores what nobody wants, nothing is
-sent into a cluster whose leader has just died, and neither side counts anything that a restart could forget.
+cluster requests it over a bulk connection; its bytes are then the reply. So nobody stores what nobody wants, and
+nothing is sent into a cluster whose leader has just died.
 
-`send` is done when the reply has been handed to the connection. If that breaks before the receiver has all of it,
-`recv` raises, and the message is gone if `send` was done, or comes with the next `recv` if not: whoever cannot bear
-this numbers its messages, and answers each with another.
+`send` is done once the receiver has said that all of the message is there, in the very step in which its `recv` is. If
+that word does not come, for the connection broke or the time of the `recv` was over, the message stays, and comes with
+the next one. A word that was lost is said again with the next request, by the number of the message; numbers begin
+anywhere in each life of a sender. So while both leaders live a message comes exactly once, whatever becomes of their
+connections. The heir of a leader that died before its word had arrived is given the message as well: of two that cannot
+know, the sender is the one that goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import operator
+import struct
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +27,8 @@ import msgspec
 import torch
 
 from ictp2p.async_peer import AsyncPeer
+from ictp2p.bulk.frames import Buffer
+from ictp2p.bulk.streams import RECEIPT
 from ictp2p.errors import (
     ConfigError,
     MeshMismatch,
@@ -48,6 +54,10 @@ _ASKED = 64
 and holds up nobody until there are so many."""
 _MOVING = 4
 """Messages that are on their way to one cluster at a time: the first ones would come late if all shared the line."""
+_NUMBER = struct.Struct("!Q")
+"""What follows a message: which it is."""
+_REMEMBERED = 4096
+"""Tags of which is remembered what came last: as many as may be used in turn before a word is lost that was sent."""
 _TAGS = range(-(2**63), 2**63)
 """What a tag may be: what every MessagePack reader takes for an integer."""
 
@@ -58,6 +68,8 @@ class _Wanted(msgspec.Struct, frozen=True, array_like=True):
     tag: int
     shapes: bytes
     """What it has room for."""
+    has: int = 0
+    """The message of this tag that it has had last."""
 
 
 @dataclass(slots=True)
@@ -67,6 +79,8 @@ class _Message:
     taken: asyncio.Future[None]
     refused: str = ""
     """Why whoever asked last did not take it; it may ask again, with other room."""
+    offered: bool = False
+    """Whether all of it was sent, and nothing is lacking but the receiver's word."""
 
 
 class _Box:
@@ -82,6 +96,12 @@ class _Box:
         self.turn = asyncio.Lock()
         self.filled = asyncio.Event()
 
+    def received(self, number: int) -> None:
+        """Whom it is for has that message, if it was still waiting: the next one is its turn."""
+        message = self.waiting.pop(number, None)
+        if message is not None and not message.taken.done():
+            message.taken.set_result(None)
+
 
 class Messages:
     """One peer's messages, on its event loop."""
@@ -95,12 +115,15 @@ class Messages:
         """What is on its way to each cluster, of what it has asked for."""
         self._lines: WeakValueDictionary[tuple[ClusterId, int], asyncio.Lock] = WeakValueDictionary()
         """Of each tag one asks at a time, in the order of the calls: one that has to ask again would be overtaken."""
-        self._posted = 0
+        self._posted = int.from_bytes(peer.random_bytes(7))
+        """The number of the newest: of another life none has the same."""
+        self._had: OrderedDict[tuple[PeerId, int], int] = OrderedDict()
+        """Of each leader and tag, which message came last."""
         peer.bulk.serve(_KIND, self._serve, 2 * _ASKED)  # who asks anew may be ahead of what it has cancelled
         peer.subscribe(self._notice)
 
     async def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> None:
-        """Have a message ready for a cluster until it has taken it.
+        """Have a message ready for a cluster until it has said that it is there.
 
         Args:
             body: its bytes, which are ours.
@@ -112,7 +135,8 @@ class Messages:
         Raises:
             ConfigError: the cluster is our own.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: nobody took it in time; it is withdrawn. Who had room for something else is named.
+            RoundTimeout: nobody took it in time; it is withdrawn. Who had room for something else is named. Of one that
+                was under way by then it cannot be known whether it has arrived.
             PeerClosed: the peer was closed.
         """
         self._check(target)
@@ -154,14 +178,13 @@ class Messages:
             PeerClosed: the peer was closed.
         """
         self._check(source)
-        wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
-        held, failure = torch.zeros(nbytes, dtype=torch.uint8, device="cpu"), ""
+        held, failure = torch.zeros(nbytes + _NUMBER.size, dtype=torch.uint8, device="cpu"), ""
         try:
             async with asyncio.timeout(timeout), self._line(source, tag), _turns(self._asking, source, _ASKED):
                 while True:
                     try:
-                        await self._ask(source, wanted, held, timeout)
-                        return held
+                        await self._ask(source, tag, shapes, held, timeout)
+                        return held[:nbytes]
                     except Unreachable as error:
                         failure = f": {error}"
                         await asyncio.sleep(_PAUSE)
@@ -172,6 +195,8 @@ class Messages:
 
     def _unread(self, message: _Message, target: ClusterId) -> str:
         """Why nobody took a message, if that is known here."""
+        if message.offered:
+            return ", as far as is known: it was sent, and its word has not come"
         unknown = self._peer.core.directory.leader_of(target) is None
         why = message.refused or (unknown and "no leader of a cluster of that name is known")
         return f": {why}" if why else ""
@@ -183,39 +208,36 @@ class Messages:
             line = self._lines[source, tag] = asyncio.Lock()
         return line
 
-    async def _ask(self, source: ClusterId, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
+    async def _ask(self, source: ClusterId, tag: int, shapes: bytes, held: torch.Tensor, timeout: float) -> None:
         leader = self._peer.core.directory.leader_of(source)
         if leader is None:
             raise Unreachable(f"cluster {source} is not known")
-        arrived = 0
-
-        def progress(size: int) -> None:
-            nonlocal arrived
-            arrived = size
-
+        wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes, self._had.get((leader, tag), 0)))
+        room = held.numpy().data
         try:
-            size = await self._peer.bulk.request(
-                leader, _KIND, wanted, held.numpy().data, timeout=timeout, progress=progress
-            )
+            size = await self._peer.bulk.request(leader, _KIND, wanted, room, timeout=timeout, receipt=True)
         except StateError as error:
             kind, _, words = str(error).partition(": ")
             if kind == MeshMismatch.__name__:  # by which the refusal of a request begins (`bulk.streams`)
                 raise MeshMismatch(words) from error
             raise Unreachable(str(error)) from error  # it does not lead, or is not ready for messages: look again
         except NetworkError as error:
-            if arrived:
-                raise
-            raise Unreachable(str(error)) from error
+            raise Unreachable(str(error)) from error  # whatever had come of it, the message is where it was
         if size != len(held):
             raise RemoteProtocolError(f"{leader} sent a message of {size} bytes, announced as {len(held)}")
+        (self._had[leader, tag],) = _NUMBER.unpack(room[-_NUMBER.size :])
+        self._had.move_to_end((leader, tag))
+        if len(self._had) > _REMEMBERED:
+            self._had.popitem(last=False)
 
-    async def _serve(self, peer: PeerId, payload: bytes) -> AsyncGenerator[memoryview, None]:
+    async def _serve(self, peer: PeerId, payload: bytes) -> AsyncGenerator[Buffer, None]:
         try:
             wanted = msgspec.msgpack.decode(payload, type=_Wanted)
         except MALFORMED as error:
             raise RemoteProtocolError(f"a request for a message does not decode: {error}") from error
         self._check_leaders(peer, wanted.cluster)
         with self._box(wanted.cluster, wanted.tag) as box:
+            box.received(wanted.has)
             async with box.turn, self._place(box, peer, wanted.cluster):
                 number, message = next(iter(box.waiting.items()))
                 if message.shapes != wanted.shapes:
@@ -223,10 +245,12 @@ class Messages:
                     message.refused = f"the message holds {message.shapes.decode()}, there is room for {room}"
                     raise MeshMismatch(message.refused)
                 yield message.body.numpy().data
-                if box.waiting.pop(number, None) is None:  # who sends has been told so, and may send it once more
+                if number not in box.waiting:  # who sends has been told so, and may send it once more
                     raise RoundAborted("the message was withdrawn while it was under way")
-                if not message.taken.done():
-                    message.taken.set_result(None)
+                message.offered = True
+                yield _NUMBER.pack(number)
+            yield RECEIPT
+            box.received(number)
 
     @asynccontextmanager
     async def _place(self, box: _Box, peer: PeerId, cluster: ClusterId) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""The asking side of a request: a reply that is wrong ends that request, and nothing else."""
+"""The asking side of a request: a wrong reply ends that request and nothing else; what is given is gone once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk.frames import Header, Kind
-from ictp2p.bulk.streams import Fetch
+from ictp2p.bulk.frames import Buffer, Header, Kind
+from ictp2p.bulk.streams import RECEIPT, Fetch, Request
 from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.collectives.running import execute
@@ -99,3 +100,51 @@ async def test_a_reason_that_is_no_text_arrives_all_the_same(mesh: Callable[...,
     world.bulks[b].serve("broken", broken)
     with pytest.raises(StateError, match=r"StateError: no \?"):
         await world.bulks[a].request(b, "broken", b"", bytearray(1), timeout=5)
+
+
+async def test_what_is_given_away_is_gone_once_who_asked_has_all_of_it_and_not_before(mesh: Callable[..., Any]) -> None:
+    """Whenever it stops asking: either both know that it was given, or both that it was not."""
+    given = stopped = 0
+
+    async def gift(peer: PeerId, payload: bytes) -> AsyncGenerator[Buffer, None]:
+        nonlocal given
+        yield bytes(300_000)
+        yield RECEIPT
+        given += 1
+
+    world = mesh(2)
+    a, b = world.names
+    world.bulks[b].serve("gift", gift)
+    await world.bulks[a].connection(b, 5)
+    for turns in range(80):
+        before, room = given, bytearray(300_000)
+        asking = asyncio.ensure_future(world.bulks[a].request(b, "gift", b"", room, timeout=5, receipt=True))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        stopped += (await asyncio.gather(asking, return_exceptions=True)) != [300_000]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (given == before + 1) == (not asking.cancelled())
+        assert not world.bulks[b]._users, "nobody waits for a word that will not come"
+    assert 0 < stopped < 80
+    assert given == 80 - stopped
+
+
+async def test_who_is_to_say_that_it_has_all_and_falls_silent_is_given_up(mesh: Callable[..., Any]) -> None:
+    ended = asyncio.Event()
+
+    async def gift(peer: PeerId, payload: bytes) -> AsyncGenerator[Buffer, None]:
+        try:
+            yield b"a gift"
+            yield RECEIPT
+        finally:
+            ended.set()
+
+    world = mesh(2)
+    a, b = world.names
+    world.bulks[b].serve("gift", gift)
+    asking = await world.bulks[a].connection(b, 5)
+    asking.send(Kind.REQUEST, b"t" * 16, body=msgspec.msgpack.encode(Request("gift", b"")))
+    async with asyncio.timeout(20):
+        await ended.wait()

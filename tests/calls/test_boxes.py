@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import operator
 from collections import defaultdict
@@ -19,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from ictp2p.bulk.streams import RECEIPT
 from ictp2p.calls.messages import Messages, checked_tag
-from ictp2p.errors import ConfigError, PeerClosed, RoundAborted, RoundTimeout
+from ictp2p.errors import ConfigError, ConnectionLost, PeerClosed, RoundAborted, RoundTimeout
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.types import ClusterId, PeerId
@@ -38,6 +40,7 @@ class Ask:
     peer: PeerId
     tag: int
     task: asyncio.Task[bytes]
+    """Gives the message, without its number."""
 
 
 class Sender(RuleBasedStateMachine):
@@ -55,11 +58,15 @@ class Sender(RuleBasedStateMachine):
             core=self.core,
             bulk=SimpleNamespace(serve=lambda _, handler, limit: setattr(self, "handler", handler)),
             subscribe=lambda subscriber: setattr(self, "notice", subscriber),
+            random_bytes=lambda size: bytes(size - 1) + b"\7",
         )
         self.messages = Messages(peer)
         self.sends: dict[int, tuple[int, asyncio.Task[None]]] = {}
         self.asks: list[Ask] = []
-        self.taken: defaultdict[int, list[int]] = defaultdict(list)
+        self.taken: defaultdict[tuple[PeerId, int], list[int]] = defaultdict(list)
+        """What each leader of b has had under each tag."""
+        self.had: dict[tuple[PeerId, int], int] = {}
+        """The number of the last of these."""
         self.sent = 0
 
     def teardown(self) -> None:
@@ -75,18 +82,22 @@ class Sender(RuleBasedStateMachine):
                 await asyncio.sleep(0)
 
         self.loop.run_until_complete(turns())
+        self.hear()
         for number, (_, sending) in list(self.sends.items()):
             if sending.done():
-                assert isinstance(sending.exception(), PeerClosed | None)
+                assert isinstance(error := sending.exception(), PeerClosed | None)
+                assert error or any(number in numbers for numbers in self.taken.values()), "who is told so, was heard"
                 del self.sends[number]
+
+    def hear(self) -> None:
         for ask in [ask for ask in self.asks if ask.task.done()]:
             self.asks.remove(ask)
             if not ask.task.cancelled() and (error := ask.task.exception()) is None:
                 assert ask.peer == self.leader
-                self.taken[ask.tag].append(int(ask.task.result()))
+                self.taken[ask.peer, ask.tag].append(int(ask.task.result()))
             elif not ask.task.cancelled():
-                assert isinstance(error, RoundAborted)
-                assert not self.core.leading or ask.peer != self.leader
+                assert isinstance(error, RoundAborted | ConnectionLost)
+                assert isinstance(error, ConnectionLost) or not self.core.leading or ask.peer != self.leader
 
     @rule(tag=TAGS)
     @precondition(lambda self: self.core.leading)
@@ -97,19 +108,33 @@ class Sender(RuleBasedStateMachine):
         self.sends[self.sent] = tag, self.loop.create_task(sending)
         self.settle()
 
-    @rule(tag=TAGS)
-    def the_leader_asks(self, tag: int) -> None:
-        self.ask(self.leader, tag)
+    @rule(tag=TAGS, end=st.sampled_from(["heard", "unheard", "broken"]))
+    def the_leader_asks(self, tag: int, end: str) -> None:
+        self.ask(self.leader, tag, end)
 
     @rule(tag=TAGS)
     def another_asks(self, tag: int) -> None:
-        self.ask(self.other, tag)
+        self.ask(self.other, tag, "heard")
 
-    def ask(self, peer: PeerId, tag: int) -> None:
-        parts: AsyncGenerator[memoryview, None] = self.handler(peer, msgspec.msgpack.encode((OTHER, tag, b"")))
+    def ask(self, peer: PeerId, tag: int, end: str) -> None:
+        """Ask for a message; say that it is there, which is heard or not; or the connection breaks before it is."""
+        if any(ask.peer == peer and ask.tag == tag for ask in self.asks):
+            return  # of each tag one asks at a time
+        wanted = msgspec.msgpack.encode((OTHER, tag, b"", self.had.get((peer, tag), 0)))
+        parts: AsyncGenerator[Any, None] = self.handler(peer, wanted)
 
         async def reply() -> bytes:
-            return b"".join([bytes(part) async for part in parts])
+            whole = b""
+            async with contextlib.aclosing(parts):
+                async for part in parts:
+                    whole += part
+                    if part is RECEIPT and end == "broken":
+                        raise ConnectionLost("with all of it on its way")
+                    if part is RECEIPT:
+                        self.had[peer, tag] = int.from_bytes(whole[-8:])
+                        if end == "unheard":
+                            break
+            return whole[:-8]
 
         asked = Ask(peer, tag, self.loop.create_task(reply()))
         self.asks.append(asked)
@@ -139,7 +164,7 @@ class Sender(RuleBasedStateMachine):
         self.settle()
 
     @invariant()
-    def each_tag_is_received_in_order_and_nothing_twice(self) -> None:
+    def each_tag_is_received_in_order_and_nothing_twice_by_the_same_leader(self) -> None:
         for numbers in self.taken.values():
             assert all(map(operator.lt, numbers, numbers[1:]))
 
@@ -167,7 +192,7 @@ async def test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdraw
     handlers: list[Any] = []
     core = SimpleNamespace(leading=True, directory=SimpleNamespace(leader_of=lambda _: LEADER))
     bulk = SimpleNamespace(serve=lambda _, handler, limit: handlers.append(handler))
-    peer: Any = SimpleNamespace(cluster="a", core=core, bulk=bulk, subscribe=lambda _: None)
+    peer: Any = SimpleNamespace(cluster="a", core=core, bulk=bulk, subscribe=lambda _: None, random_bytes=bytes)
     messages = Messages(peer)
     sends = [
         asyncio.create_task(messages.send(torch.full((1,), tag, dtype=torch.uint8), b"", OTHER, tag, FOR_EVER))
@@ -179,19 +204,26 @@ async def test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdraw
         await asyncio.sleep(0)
     assert [task.done() for task in moving] == [True] * 4 + [False] * 2
     sends[4].cancel()
-    with pytest.raises(StopAsyncIteration):
-        await anext(replies[0])
+    await ends(replies[0])
     assert [bytes(await moving[tag]) for tag in (0, 1, 2, 3, 5)] == [b"\0", b"\1", b"\2", b"\3", b"\5"]
     assert not moving[4].done()
     moving[4].cancel()
     for reply in replies[1:4] + replies[5:]:
-        with pytest.raises(StopAsyncIteration):
-            await anext(reply)
+        await ends(reply)
     await asyncio.gather(*sends, moving[4], return_exceptions=True)
     del replies, moving
     gc.collect()
     assert not messages._boxes
     assert not messages._moving
+
+
+async def ends(reply: AsyncGenerator[Any, None]) -> None:
+    """Say that all of a message is there: its number is what is left of it."""
+    number, receipt = await anext(reply), await anext(reply)
+    assert len(number) == 8
+    assert receipt is RECEIPT
+    with pytest.raises(StopAsyncIteration):
+        await anext(reply)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -216,6 +248,7 @@ async def test_of_a_cluster_that_nobody_asks_any_more_nothing_is_kept() -> None:
         core=SimpleNamespace(leading=True, directory=directory),
         bulk=SimpleNamespace(serve=lambda *_: None),
         subscribe=lambda _: None,
+        random_bytes=bytes,
     )
     messages = Messages(peer)
     asked = [messages.receive(4, b"", ClusterId(f"job{number}"), 0, 0.05) for number in (0, 0, 0, 0, 0, 1)]

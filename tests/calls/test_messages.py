@@ -62,11 +62,14 @@ def test_who_waits_for_some_messages_holds_up_no_others(mesh: Mesh) -> None:
 async def test_who_has_to_ask_again_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: of two that waited for a sender, the later one got the first message, now and then."""
     peer: Any = SimpleNamespace(
-        cluster="b", bulk=SimpleNamespace(serve=lambda *_: None), subscribe=lambda subscriber: None
+        cluster="b",
+        bulk=SimpleNamespace(serve=lambda *_: None),
+        subscribe=lambda subscriber: None,
+        random_bytes=bytes,
     )
     messages, answers = Messages(peer), iter([0, 1, 2])
 
-    async def ask(source: str, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
+    async def ask(source: str, tag: int, shapes: bytes, held: torch.Tensor, timeout: float) -> None:
         if not (number := next(answers)):
             raise Unreachable("it is not known")
         held.fill_(number)
@@ -113,12 +116,14 @@ async def test_who_sends_what_is_refused_is_told_why_nobody_took_it(monkeypatch:
         await sending
 
 
-def leader_of_a() -> Any:
+def leader_of_a(drawn: bytes = bytes(7)) -> Any:
     """A peer that knows who leads whatever cluster."""
     directory = SimpleNamespace(leader_of=lambda cluster: PeerId("0" * 32))
     bulk = SimpleNamespace(serve=lambda *_: None)
     core = SimpleNamespace(directory=directory)
-    return SimpleNamespace(cluster="a", bulk=bulk, core=core, subscribe=lambda subscriber: None)
+    return SimpleNamespace(
+        cluster="a", bulk=bulk, core=core, subscribe=lambda subscriber: None, random_bytes=lambda size: drawn
+    )
 
 
 def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:
@@ -163,3 +168,23 @@ def test_nobody_waits_for_ever(mesh: Mesh) -> None:
     mesh["c/0"].close()
     with pytest.raises(PeerClosed):
         waiting.wait(PATIENCE)
+
+
+async def test_of_a_message_that_a_former_life_has_sent_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver says what it has had last, to a sender that was started anew since: there that is no message."""
+    numbers = []
+    for life in range(2):
+        messages = Messages(leader_of_a(bytes([life, *range(6)])))
+        for check in ("_check", "_check_leaders"):
+            monkeypatch.setattr(messages, check, lambda *_: None)
+        sending = asyncio.create_task(messages.send(torch.ones(3), b"", ClusterId("b"), 7, PATIENCE))
+        await asyncio.sleep(0)
+        reply = messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"", *numbers)))
+        async with asyncio.timeout(5):
+            assert len(await anext(reply)) == 3
+        numbers.append(int.from_bytes(await anext(reply)))
+        assert not sending.done()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await reply.aclose()
+    assert numbers[0] != numbers[1]

@@ -1,4 +1,4 @@
-"""`send` and `recv` between leaders while they die, sleep and are cut off: what comes was sent, in its order, and once.
+"""`send` and `recv` between leaders while they die, sleep and are cut off: what was sent comes, in its order, and once.
 
 `CALLS=200 pytest tests/sim/test_messages_at_random.py` tries many more.
 """
@@ -10,11 +10,11 @@ from collections import defaultdict
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import ictp2p
-from ictp2p.errors import IctError, NetworkError, RoundAborted, RoundTimeout
+from ictp2p.errors import RoundAborted, RoundTimeout
 from ictp2p.types import ClusterId
 from sim import World
 from sim.training import Training
@@ -36,7 +36,7 @@ ENDING = 20.0
 PATIENCE = 3.0
 SLACK = 3.0
 ELEMENTS = 20_000
-DOCUMENTED = (RoundAborted, RoundTimeout, NetworkError)
+DOCUMENTED = (RoundAborted, RoundTimeout)
 
 
 class Story(Harmed):
@@ -51,8 +51,8 @@ class Story(Harmed):
         """Of whom, which of its lives, and which of its messages, in their order."""
         self.sent: set[tuple[int, ...]] = set()
         """The messages that were said to be received."""
-        self.broken: set[str] = set()
-        """Clusters of those who may have lost one: a connection broke, or they died."""
+        self.died = False
+        """Whether anybody did: with it goes what it had, and its heir may be given that, too."""
         for name, workers in zip(self.clusters, layout, strict=True):
             self.world.cluster(name, workers=workers, program=self.program, up=1e6, down=1e6)
 
@@ -92,32 +92,35 @@ class Story(Harmed):
         began = clock()
         try:
             work.wait()
-        except IctError as error:
-            self.note(training.host.cluster, error)
+        except DOCUMENTED:
             return False
         finally:
             took = clock() - began - (self.slept[training.host.name] - slept)
             assert took <= PATIENCE + SLACK, f"{training.host.name}: {took}"
         return True
 
-    def note(self, cluster: str, error: IctError) -> None:
-        assert isinstance(error, DOCUMENTED), repr(error)
-        if isinstance(error, NetworkError):
-            self.broken.add(cluster)
-
     def verdict(self) -> None:
         found = [mark for marks in self.received.values() for mark in marks]
-        assert len(found) == len(set(found)), "none comes twice"
+        assert self.died or len(found) == len(set(found)), "none comes twice"
         for marks in self.received.values():
             for whose in {mark[:2] for mark in marks}:
                 numbers = [mark[2] for mark in marks if mark[:2] == whose]
-                assert numbers == sorted(numbers), "they come in the order in which they were sent"
+                assert numbers == sorted(set(numbers)), "they come in the order in which they were sent, and once"
         for place, life, number in self.sent - set(found):
-            cluster = self.clusters[self.clusters.index(self.names[place][0]) - 1]
-            assert cluster in self.broken, f"message {number} of {self.names[place]} in life {life} was not received"
+            assert self.died, f"message {number} of {self.names[place]} in life {life} was not received"
+
+
+CUT_IN_TWO = [
+    Harm(1.479143387106533, "sleep", 0, 0.3),
+    Harm(0.99999, "sleep", 2, 1.5),
+    Harm(1.335094280178909, "cut", 2, 0.3),
+    Harm(1.7626128978424813, "cut", 2, 5.0),
+]
+"""What was under way when the time of a `recv` was over was lost, and its `send` had ended well."""
 
 
 @pytest.mark.timeout(60 + 10 * STORIES)
+@example((2, 1, 2), 0, CUT_IN_TWO)
 @given(st.sampled_from(LAYOUTS), st.integers(0, 3), st.lists(HARMS, max_size=4))
 @settings(
     max_examples=STORIES,
@@ -132,8 +135,7 @@ def test_whatever_happens_messages_come_in_their_order_and_once(
     with story.world as world:
         world.run_for(MEETING)
         for harm in harms:
-            if harm.kind in {"crash", "restart", "down", "two"}:
-                story.broken.update(story.clusters)
+            story.died |= harm.kind in {"crash", "restart", "down", "two"}
             story.harm(harm)
         world.run_for(ENDING)
         assert harms or all(len(story.received[name, 1]) > 20 for name in world.leaders().values())

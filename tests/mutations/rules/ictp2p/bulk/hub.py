@@ -50,4 +50,11 @@ MUTATIONS: Final = (
         "            if others and isinstance(user, Hold) and user.goes_on(others):",
         ("bulk/test_stripes.py::test_a_connection_that_broke_or_that_we_still_need_ends_the_collective",),
     ),
+    Mutation(
+        "word-of-who-gave-up",
+        "Who stops asking does not say that it has all.",
+        "Kind.RECEIPT if settled else Kind.CANCEL",
+        "Kind.RECEIPT",
+        ("bulk/test_fetch.py::test_what_is_given_away_is_gone_once_who_asked_has_all_of_it_and_not_before",),
+    ),
 )

@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "withdrawn-and-delivered",
         "A message that its sender has withdrawn is not given by a reply that was on its way.",
-        "                if box.waiting.pop(number, None) is None:",
-        "                if box.waiting.pop(number, None) is None and False:",
+        "                if number not in box.waiting:",
+        "                if number not in box.waiting and False:",
         ("calls/test_messages.py::test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_its_way",),
     ),
     Mutation(
@@ -52,5 +52,37 @@ MUTATIONS: Final = (
             "calls/test_boxes.py"
             "::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
         ),
+    ),
+    Mutation(
+        "message-gone-unheard",
+        "A message stays at its sender until the receiver has said that it is there.",
+        "            yield RECEIPT\n            box.received(number)\n",
+        "            box.received(number)\n            yield RECEIPT\n",
+        (
+            "calls/test_boxes.py::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
+        ),
+    ),
+    Mutation(
+        "word-lost-for-good",
+        "A receiver whose word was lost is not given the message again: it says with the next request what it has had.",
+        "            box.received(wanted.has)\n",
+        "",
+        (
+            "calls/test_boxes.py::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
+        ),
+    ),
+    Mutation(
+        "numbers-of-another-life",
+        "Of no life of a sender a message has the number that one of another life had.",
+        "int.from_bytes(peer.random_bytes(7))",
+        "0",
+        ("calls/test_messages.py::test_of_a_message_that_a_former_life_has_sent_nothing_is_concluded",),
+    ),
+    Mutation(
+        "message-lost-at-the-deadline",
+        "What is under way when the time of a receive is over comes with the next one.",
+        "timeout=timeout, receipt=True)",
+        "timeout=timeout)",
+        ("sim/test_messages_at_random.py::test_whatever_happens_messages_come_in_their_order_and_once",),
     ),
 )
