@@ -27,7 +27,7 @@ from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import Network, TcpNetwork
 from ictp2p.edge.reception import Reception, serve
 from ictp2p.edge.security import Security, TlsSecurity
-from ictp2p.errors import IctError, LocalProtocolError, PeerClosed, PeerFailed, StateError, Unreachable
+from ictp2p.errors import IctError, LocalProtocolError, PeerClosed, PeerFailed, StateError, Unreachable, untraced
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.control_plane import ControlPlane
@@ -432,5 +432,5 @@ class AsyncPeer:
                 asyncio.get_running_loop().call_exception_handler(told)
 
     def _refused(self, address: Address, error: IctError) -> None:
-        self.refusals = [*self.refusals[-31:], error]
+        self.refusals = [*self.refusals[-31:], untraced(error)]
         self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))

@@ -201,6 +201,12 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
+def untraced(error: E) -> E:
+    """An error that is to be kept, without the frames that it went through, and so without all that these held."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 def printable(text: str) -> str:
     """What another host says, with what a terminal would obey, a line would end at, or no encoding has escaped."""
     return text if text.isprintable() else repr(text)[1:-1]

@@ -300,6 +300,7 @@ async def test_a_stranger_is_refused_and_both_sides_say_why() -> None:
             await stranger.start()
         await until(lambda: bool(founder.refusals))
         assert "mesh" in str(founder.refusals[0])
+        assert founder.refusals[0].__traceback__ is None
         assert founder.core.connected() == []
 
 

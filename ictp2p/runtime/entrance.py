@@ -37,7 +37,7 @@ from ictp2p.core import views
 from ictp2p.core.stack import Core
 from ictp2p.disk import Disk
 from ictp2p.edge.control import SelfConnection
-from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch
+from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch, untraced
 from ictp2p.types import Address, PeerId
 
 _BOOK = "addresses"
@@ -256,7 +256,7 @@ class Entrance:
         try:
             self._answers[address] = await self._dial(address)
         except IctError as error:
-            self._answers[address] = error
+            self._answers[address] = untraced(error)  # kept for as long as the address is dialed, which may be for good
         except Exception as error:  # what nobody expects of one address must not end the search for all
             self._answers[address] = Unreachable(f"{address}: {error!r}")
             told = {"message": f"dialing {address} failed unexpectedly", "exception": error}

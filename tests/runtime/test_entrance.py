@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, Ve
 from ictp2p.runtime.entrance import Entrance
 from ictp2p.types import Address, PeerId
 from sim.loop import SimLoop
+from tests.garbage import uncollected
 
 ODD, SOUND = Address("192.0.2.1", 7450), Address("192.0.2.2", 7450)
 
@@ -116,6 +118,30 @@ async def test_what_an_address_answered_that_is_dialed_no_more_is_not_kept() -> 
         elsewhere = Address(f"192.0.2.{100 + number}", 7450)
         await bed.entrance._call_on((SOUND, elsewhere))
         assert bed.entrance._answers.keys() == {SOUND, elsewhere}
+
+
+class Held:
+    """What a dial works with: TLS, in a real one."""
+
+
+async def test_what_a_dial_in_vain_worked_with_is_not_kept_with_its_answer() -> None:
+    """Regression: each address that was dialed in vain kept all frames of its last dial as long as it is dialed."""
+    bed, held = Bed(), list[weakref.ref[Held]]()
+
+    async def dial(address: Address) -> PeerId:
+        transport = Held()
+        held.append(weakref.ref(transport))
+        try:
+            raise ConnectionResetError
+        except OSError as error:
+            raise Unreachable(f"{address} is busy") from error
+
+    bed.entrance._dial = dial
+    with uncollected(Held) as found:
+        await bed.entrance._call_on((SOUND,))
+    assert str(bed.entrance._answers[SOUND]) == f"{SOUND} is busy"
+    assert [each() for each in held] == [None]
+    assert not found
 
 
 def anywhere(*numbers: int) -> list[Address]:

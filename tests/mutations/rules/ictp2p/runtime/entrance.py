@@ -82,4 +82,11 @@ MUTATIONS: Final = (
         "vacant = [a for a in self._addresses() if a not in taken]",
         ("runtime/test_entrance.py::test_who_misses_nobody_looks_now_and_then_where_nobody_is_known_to_be",),
     ),
+    Mutation(
+        "dials-in-vain-are-kept-whole",
+        "What an address answered is kept without the frames of its dial.",
+        "self._answers[address] = untraced(error)",
+        "self._answers[address] = error",
+        ("runtime/test_entrance.py::test_what_a_dial_in_vain_worked_with_is_not_kept_with_its_answer",),
+    ),
 )
