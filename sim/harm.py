@@ -165,8 +165,7 @@ class Harm(Building):
                 if host.process is not None:
                     host.process.cost = 0.0
                     self.loop.resume(host.process)
-                elif host.lives and not host.gone:
-                    self.supervisor.boot(host)
+            self.supervisor.calm()
             self.internet.changed()
 
         self.trace.event("world", "calm")

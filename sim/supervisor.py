@@ -70,6 +70,8 @@ class Supervisor:
         self._spare_quorum = spare_quorum
         self._owners: dict[PeerId, Host] = {}
         self._closed = False
+        self._calms = 0
+        """How often the world was calmed."""
 
     def owner(self, peer: PeerId) -> Host | None:
         """The host that holds a peer's identity, running or not."""
@@ -102,6 +104,13 @@ class Supervisor:
         if disk == "lost":
             host.disk = Disk()
             self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
+
+    def calm(self) -> None:
+        """Start all that crashed. Who is leaving by now is, too, if it turns out that the mesh needs it."""
+        self._calms += 1
+        for host in self._world.every_host():
+            if host.lives:
+                self.boot(host)
 
     def leave(self, host: Host) -> None:
         """Have a running peer leave politely, for good."""
@@ -143,11 +152,17 @@ class Supervisor:
         self._world.trace.event(host.name, "leaving")
         if host.worker is not None:
             peer.set_training(False)
+        calms = self._calms
         released = await peer.leave()
         if host.process is process:
             host.left = True
             host.gone = released and not self._votes(peer)
-            self._world.at(0.0, lambda: self.crash(host))
+            self._world.at(0.0, lambda: self._ended(host, again=self._calms > calms))
+
+    def _ended(self, host: Host, *, again: bool) -> None:
+        self.crash(host)
+        if again:
+            self.boot(host)
 
     def _votes(self, peer: AsyncPeer) -> bool:
         """Whether the mesh needs a peer, which has left, after all: then it is started again when the world is calm."""

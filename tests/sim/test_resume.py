@@ -311,3 +311,19 @@ def test_a_founder_whose_disk_is_lost_founds_no_other_mesh_where_nobody_can_be_d
         world.restart("a/0")
         world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
         assert lineages(world) == {lineage}
+
+
+def test_who_was_leaving_when_the_world_became_calm_is_started_again_if_the_mesh_needs_its_vote() -> None:
+    """Regression: it went right after all others had been started, as it was told to be, and none was a quorum."""
+    with World(77) as world:
+        for name in ("a", "b"):
+            world.cluster(name, workers=1)
+        world.run_for(1.5)
+        world.crash("b/0", power=True)
+        world.run_for(1.0)
+        world.leave("a/0")
+        world.run_for(3.0)
+        world.calm()
+        world.run_until(lambda: len(world.running()) == 2 and world.settled(), within=QUIET)
+        (first,) = {host.core.m.rounds.tip[1].voters[0] for host in world.running()}  # type: ignore[union-attr,index]
+        assert world.host_of(first).name == "a/0"  # type: ignore[union-attr]
