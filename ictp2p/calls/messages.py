@@ -7,9 +7,11 @@ nothing is sent into a cluster whose leader has just died.
 `send` is done once the receiver has said that all of the message is there, in the very step in which its `recv` is. If
 that word does not come, for the connection broke or the time of the `recv` was over, the message stays, and comes with
 the next one. A word that was lost is said again with the next request, by the number of the message; numbers begin
-anywhere in each life of a sender. So while both leaders live a message comes exactly once, whatever becomes of their
-connections. The heir of a leader that died before its word had arrived is given the message as well: of two that cannot
-know, the sender is the one that goes on.
+anywhere in each life of a sender. There may be no such request: who receives may be about to answer, to a sender that
+waits for that word first. So whoever has sent all of a message, and lost the connection, asks for the word as well.
+Thus while both leaders live a message comes exactly once, whatever becomes of their connections. The heir of a leader
+that died before its word had arrived is given the message as well: of two that cannot know, the sender is the one that
+goes on.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from ictp2p.bulk.frames import Buffer
 from ictp2p.bulk.streams import RECEIPT
 from ictp2p.errors import (
     ConfigError,
+    IctError,
     MeshMismatch,
     NetworkError,
     PeerClosed,
@@ -47,6 +50,7 @@ from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 
 _KIND = "message"
+_WORD = "message's word"
 _PAUSE = 0.1
 """Seconds before a receiver looks again for a sender that it could not reach."""
 _ASKED = 64
@@ -56,6 +60,8 @@ _MOVING = 4
 """Messages that are on their way to one cluster at a time: the first ones would come late if all shared the line."""
 _NUMBER = struct.Struct("!Q")
 """What follows a message: which it is."""
+_RARELY = 10.0
+"""Seconds, at most, between two questions for a word that was lost: who has not had the message may not want it."""
 _REMEMBERED = 4096
 """Tags of which is remembered what came last: as many as may be used in turn before a word is lost that was sent."""
 _TAGS = range(-(2**63), 2**63)
@@ -81,6 +87,13 @@ class _Message:
     """Why whoever asked last did not take it; it may ask again, with other room."""
     offered: bool = False
     """Whether all of it was sent, and nothing is lacking but the receiver's word."""
+    asking: asyncio.Task[None] | None = None
+    """Asks for that, if it may be lost."""
+
+    def stop_asking(self) -> None:
+        """Ask for it no more."""
+        if self.asking is not None:
+            self.asking.cancel()
 
 
 class _Box:
@@ -120,6 +133,7 @@ class Messages:
         self._had: OrderedDict[tuple[PeerId, int], int] = OrderedDict()
         """Of each leader and tag, which message came last."""
         peer.bulk.serve(_KIND, self._serve, 2 * _ASKED)  # who asks anew may be ahead of what it has cancelled
+        peer.bulk.serve(_WORD, self._say, 2 * _ASKED)
         peer.subscribe(self._notice)
 
     async def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> None:
@@ -158,6 +172,7 @@ class Messages:
                 raise PeerClosed("the peer was closed before the message was received") from None
             finally:
                 box.waiting.pop(number, None)
+                message.stop_asking()
 
     async def receive(self, nbytes: int, shapes: bytes, source: ClusterId, tag: int, timeout: float) -> torch.Tensor:
         """Ask a cluster's leader for its next message, as long as it takes; the bytes.
@@ -249,8 +264,40 @@ class Messages:
                     raise RoundAborted("the message was withdrawn while it was under way")
                 message.offered = True
                 yield _NUMBER.pack(number)
-            yield RECEIPT
+            try:
+                yield RECEIPT
+            except GeneratorExit:
+                if number in box.waiting:
+                    message.stop_asking()  # whoever had it before is not the leader any more, or has asked anew
+                    asking = self._inquire(box, number, peer, wanted)
+                    message.asking = asyncio.get_running_loop().create_task(asking)
+                raise
             box.received(number)
+
+    async def _inquire(self, box: _Box, number: int, peer: PeerId, wanted: _Wanted) -> None:
+        """Ask whoever was sent all of a message whether it has come, until its `send` ends.
+
+        "No" is no end of it: all of it may lie there, still to be read from the connection that was lost.
+        """
+        question, answer, pause = msgspec.msgpack.encode(wanted.tag), bytearray(_NUMBER.size), _PAUSE
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _RARELY)
+            try:
+                await self._peer.bulk.request(peer, _WORD, question, answer, timeout=_RARELY)
+            except IctError:  # it cannot be reached now, or one of us was closed
+                if self._peer.core.directory.leader_of(wanted.cluster) != peer:
+                    return  # it may have died, and its heir asks for itself
+            if _NUMBER.unpack(answer) == (number,):
+                box.received(number)
+
+    async def _say(self, peer: PeerId, payload: bytes) -> AsyncGenerator[Buffer, None]:
+        """Which message of a tag we have had last from a leader."""
+        try:
+            tag = msgspec.msgpack.decode(payload, type=int)
+        except MALFORMED as error:
+            raise RemoteProtocolError(f"a question for a message does not decode: {error}") from error
+        yield _NUMBER.pack(self._had.get((peer, tag), 0))
 
     @asynccontextmanager
     async def _place(self, box: _Box, peer: PeerId, cluster: ClusterId) -> AsyncIterator[None]:

@@ -52,15 +52,16 @@ class Sender(RuleBasedStateMachine):
         self.leader, self.other = LEADER, HEIR
         self.core = SimpleNamespace(leading=True, directory=SimpleNamespace(leader_of=lambda _: self.leader))
         self.notice: Callable[[Notice], None] = lambda _: None
-        self.handler: Any = None
+        handlers: dict[str, Any] = {}
         peer: Any = SimpleNamespace(
             cluster="a",
             core=self.core,
-            bulk=SimpleNamespace(serve=lambda _, handler, limit: setattr(self, "handler", handler)),
+            bulk=SimpleNamespace(serve=lambda kind, handler, limit: handlers.update({kind: handler})),
             subscribe=lambda subscriber: setattr(self, "notice", subscriber),
             random_bytes=lambda size: bytes(size - 1) + b"\7",
         )
         self.messages = Messages(peer)
+        self.handler = handlers["message"]
         self.sends: dict[int, tuple[int, asyncio.Task[None]]] = {}
         self.asks: list[Ask] = []
         self.taken: defaultdict[tuple[PeerId, int], list[int]] = defaultdict(list)

@@ -13,7 +13,15 @@ import torch
 
 import ictp2p
 from ictp2p.calls.messages import Messages
-from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout, Unreachable
+from ictp2p.errors import (
+    ConfigError,
+    MeshMismatch,
+    PeerClosed,
+    RemoteProtocolError,
+    RoundAborted,
+    RoundTimeout,
+    Unreachable,
+)
 from ictp2p.types import ClusterId, PeerId
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 
@@ -114,6 +122,70 @@ async def test_who_sends_what_is_refused_is_told_why_nobody_took_it(monkeypatch:
     assert not sending.done(), "it may ask again"
     with pytest.raises(RoundTimeout, match=r": the message holds float32\[3\], there is room for float32\[5\]"):
         await sending
+
+
+async def test_who_sent_all_of_a_message_and_lost_the_connection_asks_for_the_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: who receives asks for no other of that tag, and both waited, one for its word and one for more."""
+    receiver, sender = Messages(leader_of_a()), Messages(leader_of_a())
+    for check in ("_check", "_check_leaders"):
+        monkeypatch.setattr(sender, check, lambda *_: None)
+    answers: Any = iter([Unreachable("not yet"), 0, 1])
+    questions = []
+
+    async def request(peer: PeerId, kind: str, payload: bytes, room: bytearray, *, timeout: float) -> int:
+        questions.append((peer, kind))
+        answer = next(answers)
+        if isinstance(answer, Unreachable):
+            raise answer
+        if answer:
+            receiver._had[PeerId("0" * 32), 7] = sender._posted
+        async for part in receiver._say(PeerId("0" * 32), payload):
+            room[:] = part
+        return len(room)
+
+    sender._peer.bulk.request = request  # type: ignore[method-assign, assignment]
+    sending = asyncio.create_task(sender.send(torch.ones(3), b"", ClusterId("b"), 7, PATIENCE))
+    await asyncio.sleep(0)
+    for _ in range(2):  # of two connections that are lost, one after the other, the last one counts
+        reply = sender._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"")))
+        for _ in range(3):
+            await anext(reply)
+        await reply.aclose()
+        assert not sending.done()
+    await asyncio.wait_for(sending, 5)
+    assert questions == [("0" * 32, "message's word")] * 3
+    with pytest.raises(RemoteProtocolError, match="does not decode"):
+        await anext(receiver._say(PeerId("0" * 32), b"\xc1"))
+
+
+async def test_of_who_leads_no_more_and_cannot_be_reached_no_word_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heir asks for the message by itself; and no question is left of a message that was withdrawn."""
+    leaders = iter([PeerId("0" * 32), PeerId("1" * 32)])
+    messages, asked = Messages(leader_of_a()), 0
+    for check in ("_check", "_check_leaders"):
+        monkeypatch.setattr(messages, check, lambda *_: None)
+    messages._peer.core.directory.leader_of = lambda _: next(leaders)  # type: ignore[method-assign, assignment]
+
+    async def request(*_: Any, **__: Any) -> int:
+        nonlocal asked
+        asked += 1
+        raise Unreachable("it is gone")
+
+    messages._peer.bulk.request = request  # type: ignore[method-assign]
+    sending = asyncio.create_task(messages.send(torch.ones(3), b"", ClusterId("b"), 7, 1.0))
+    await asyncio.sleep(0)
+    reply = messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"")))
+    for _ in range(3):
+        await anext(reply)
+    await reply.aclose()
+    (message,) = next(iter(messages._boxes.values())).waiting.values()
+    assert message.asking is not None
+    await asyncio.wait_for(asyncio.shield(message.asking), 5)
+    assert asked == 2
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def leader_of_a(drawn: bytes = bytes(7)) -> Any:

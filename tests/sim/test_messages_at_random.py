@@ -140,3 +140,35 @@ def test_whatever_happens_messages_come_in_their_order_and_once(
         world.run_for(ENDING)
         assert harms or all(len(story.received[name, 1]) > 20 for name in world.leaders().values())
     story.verdict()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_answers_each_message_goes_on_when_connections_are_reset(seed: int) -> None:
+    """Regression: the word was lost with its connection, and nobody asked for more: both stood until `complete`."""
+    world, answered = World(seed=seed, profile="local", spare_quorum=True), 0
+    world.links(delay=0.02, bandwidth=1e8)
+
+    def program(training: Training) -> None:
+        nonlocal answered
+        caller, other = Caller(training), ClusterId({"a": "b", "b": "a"}[training.host.cluster])
+        caller.gather(2, 60.0)
+        asks, number = training.host.cluster == "a", torch.zeros(1, dtype=torch.int64)
+        for turn in range(10_000):
+            if asks:
+                caller.send(torch.tensor([turn]), other)
+            caller.recv(number, other)
+            assert number.item() == turn
+            if not asks:
+                caller.send(number, other)
+            answered = turn
+
+    for cluster in "ab":
+        world.cluster(cluster, workers=1, program=program, up=1e7, down=1e7)
+    with world:
+        world.run_for(MEETING)
+        for reset in range(10):
+            world.run_for(0.5 + 0.011 * reset)
+            world.reset_connections("a/0", "b/0")
+            before = answered
+            world.run_for(2.0)
+            assert answered > before

@@ -85,4 +85,14 @@ MUTATIONS: Final = (
         "timeout=timeout)",
         ("sim/test_messages_at_random.py::test_whatever_happens_messages_come_in_their_order_and_once",),
     ),
+    Mutation(
+        "lost-word-not-asked-for",
+        "Whoever has sent all of a message and lost the connection asks whether it has come.",
+        "                if number in box.waiting:",
+        "                if False:",
+        (
+            "calls/test_messages.py::test_who_sent_all_of_a_message_and_lost_the_connection_asks_for_the_word",
+            "sim/test_messages_at_random.py::test_who_answers_each_message_goes_on_when_connections_are_reset",
+        ),
+    ),
 )
