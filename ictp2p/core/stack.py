@@ -235,7 +235,8 @@ class Core:
         """Say goodbye to this peer's cluster; `Resigned` follows once it may leave the mesh.
 
         Of several that leave at once each counts on the others to stay, and the cluster would end with nobody to say
-        so. Its leader therefore waits until it has an heir, or has heard all others say goodbye.
+        so. Its leader therefore waits until it has an heir, or has heard all others say goodbye. One that leads since a
+        moment ago waits until somebody outside hears it, too.
         """
         self._context.now = now
         self._resigning = True
@@ -313,6 +314,15 @@ class Core:
 
     # ------------------------------------------------------------ carrying changes through
 
+    def _has_mates(self) -> bool:
+        """Whether anybody else of this cluster is there, who could lead it."""
+        return bool(self._meetings.greeted.intersection(self._context.mates()))
+
+    def _unheard(self) -> bool:
+        """Whether other clusters are there, and no leader of theirs is connected: a follower's mates alone may be."""
+        others = (name for name in self.m.mesh.alive() if name != self._context.cluster)
+        return any(True for _ in others) and not self.neighbours()
+
     def _finish(self) -> list[Command]:
         """Deliver what this peer sent to itself, tell every machine what changed, and hand out the commands."""
         context = self._context
@@ -322,7 +332,7 @@ class Core:
                 break
             context.dirty = False
             self._settling.settle()
-        if self._resigning and not (self.leading and self._meetings.greeted.intersection(context.mates())):
+        if self._resigning and not (self.leading and (self._has_mates() or self._unheard())):
             self._resigning = False
             context.out.append(Resigned())
         commands, context.out = context.out, []

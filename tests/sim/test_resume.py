@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ictp2p.gossip.messages import Status
 from sim import World
+from sim.faults import Leave
 from sim.supervisor import PORT
 
 QUIET = 60.0
@@ -327,3 +329,23 @@ def test_who_was_leaving_when_the_world_became_calm_is_started_again_if_the_mesh
         world.run_until(lambda: len(world.running()) == 2 and world.settled(), within=QUIET)
         (first,) = {host.core.m.rounds.tip[1].voters[0] for host in world.running()}  # type: ignore[union-attr,index]
         assert world.host_of(first).name == "a/0"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", [105, 106, 107])
+def test_a_cluster_that_leaves_as_a_whole_says_so_also_by_who_leads_it_since_a_moment_ago(seed: int) -> None:
+    """Regression: its heir had no connection to anybody else yet, left at once, and its cluster was taken for dead."""
+    rng = random.Random(seed)
+    with World(seed=seed) as world:
+        for name in "abcd":
+            world.cluster(name, workers=2, compute=2.0)
+        world.run_until(lambda: world.version() >= 3, within=120)
+        leader = world.leaders()["b"]
+        (mate,) = {"b/0", "b/1"} - {leader}
+        gap = rng.choice([-1, 1]) * rng.random() * 0.12
+        world.after(max(0.0, -gap) + 0.01, Leave(mate))
+        world.after(max(0.0, gap) + 0.01, Leave(leader))
+        world.run_for(8.0)
+        for host in ("a/0", "c/0", "d/0"):
+            core = world.hosts[host].core
+            assert core is not None
+            assert core.m.mesh.members["b"].status is Status.LEFT

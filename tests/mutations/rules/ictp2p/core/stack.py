@@ -29,4 +29,11 @@ MUTATIONS: Final = (
         "self.m.routes.set_relayed(True, now)",
         ("core/test_stack_ways.py::test_models_for_who_cannot_be_dialed_go_over_the_widest_relay",),
     ),
+    Mutation(
+        "goodbye-that-nobody-hears",
+        "The last of a cluster, which leads it since a moment ago, leaves once somebody outside hears it say so.",
+        "(self._has_mates() or self._unheard())",
+        "self._has_mates()",
+        ("sim/test_resume.py::test_a_cluster_that_leaves_as_a_whole_says_so_also_by_who_leads_it_since_a_moment_ago",),
+    ),
 )
