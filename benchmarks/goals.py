@@ -7,7 +7,8 @@
 A figure of one day, version and machine cannot be set beside one of another: here all are of one. Each step is a
 benchmark of this folder with arguments as in `docs/performance.md`; its rows and its output stay in the folder
 (`NAME.json`, `NAME.log`), with the version, the machine and its load (`NAME.about.json`). A step that fails is told,
-and the goals that need it count as not measured. `judging` has the goals. Needs root, on Linux, half an hour, and a
+and the goals that need it count as not measured. `judging` has the goals; `tables` makes those of
+`docs/performance.md`, for which the last two steps are: they have no goal. Needs root, on Linux, half an hour, and a
 machine that does nothing else: its load before each step stands beside the table.
 """
 
@@ -42,6 +43,8 @@ STEPS: dict[str, str] = {
     "joining": "joining.py --mb 100 --repeat 3",
     "memory": "memory.py --ranks 4 --mb 1000",
     "chaos": "-m benchmarks.chaos --rounds 200 --seed 20",
+    "codecs": "codecs.py",
+    "peers": "peers.py --peers 2 4 --mb 10 100 --repeat 6",
 }
 """What to run, by the name of its results."""
 SHOWN = 4
@@ -54,10 +57,7 @@ def main() -> int:
     parser.add_argument("--only", **(named(STEPS) | {"nargs": "*"}), default=list(STEPS))
     options = parser.parse_args()
     failed = [name for name in STEPS if name in options.only and not run(name, options.folder)]
-    results = {
-        name: json.loads(path.read_text()) for name in STEPS if (path := options.folder / f"{name}.json").exists()
-    }
-    print("\n".join([*about(options.folder), "", *table(results)]))
+    print("\n".join([*about(options.folder), "", *table(results(options.folder))]))
     return len(failed)
 
 
@@ -76,6 +76,11 @@ def run(name: str, into: Path) -> bool:
     files[".about.json"].write_text(json.dumps(found | {"command": STEPS[name], "minutes": minutes}, indent=1) + "\n")
     print(f"  {minutes:.1f} minutes" + (f", ended with {code}: see {files['.log']}" if code else ""), flush=True)
     return code == 0
+
+
+def results(of: Path) -> Results:
+    """Read what each step has found, of those that were run."""
+    return {name: json.loads(path.read_text()) for name in STEPS if (path := of / f"{name}.json").exists()}
 
 
 def machine() -> dict[str, Any]:
