@@ -258,6 +258,7 @@ class Messages:
                 if message.shapes != wanted.shapes:
                     room = wanted.shapes.decode()
                     message.refused = f"the message holds {message.shapes.decode()}, there is room for {room}"
+                    message.offered = False
                     raise MeshMismatch(message.refused)
                 yield message.body.numpy().data
                 if number not in box.waiting:  # who sends has been told so, and may send it once more

@@ -124,6 +124,23 @@ async def test_who_sends_what_is_refused_is_told_why_nobody_took_it(monkeypatch:
         await sending
 
 
+async def test_what_became_of_a_message_last_is_what_its_sender_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it was sent, and given up at the last moment; who asked again had room for something else."""
+    messages = Messages(leader_of_a())
+    for check in ("_check", "_check_leaders"):
+        monkeypatch.setattr(messages, check, lambda *_: None)
+    sending = asyncio.create_task(messages.send(torch.ones(3), b"float32[3]", ClusterId("b"), 7, 0.05))
+    await asyncio.sleep(0)
+    reply = messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"float32[3]")))
+    for _ in range(2):
+        await anext(reply)
+    await reply.aclose()
+    with pytest.raises(MeshMismatch):
+        await anext(messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"float32[5]"))))
+    with pytest.raises(RoundTimeout, match="there is room for"):
+        await sending
+
+
 async def test_who_sent_all_of_a_message_and_lost_the_connection_asks_for_the_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
