@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("--folder", type=folder, required=True, help="where `goals` has left its results")
     parser.add_argument("--into", type=Path, help="the page to put them into; else they are printed")
     options = parser.parse_args()
+    if options.into and not options.into.is_file():
+        parser.error(f"argument --into: {options.into} is no file")
     results = goals.results(options.folder)
     made = {name: "\n".join(make(results)) for name, (steps, make) in TABLES.items() if results.keys() >= {*steps}}
     made["measured"] = "\n".join(f"- {line}" for line in goals.about(options.folder))
