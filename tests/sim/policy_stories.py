@@ -164,7 +164,7 @@ class Story:
         """What one worker can see of its own model after a step, and what its mates have to see as well."""
         self.holds(policy, life)
         here = {name: part.detach() for name, part in model.named_parameters()}
-        group = policy._groups._present
+        group = policy._loop._groups._present
         if group is not None:
             step = (life[0][0], group.generation, group.members, policy.progress.step)
             first, known = self.models.setdefault(step, (life, bits(here)))

@@ -38,9 +38,9 @@ class Trainees:
     """
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
-        self._model, self._inner = type(model).__name__, inner
+        self.model, self.inner = model, inner
+        """Whose they are, and what steps them."""
         self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
-        self._root = model
         self._parameters = list(model.parameters())
         self._places = [(name, p, *_owner(model, name)) for name, p in model.named_parameters() if p.requires_grad]
         self._known = 0
@@ -55,7 +55,7 @@ class Trainees:
                 optimizer lacks one that it had.
         """
         moved = next((place for place in self._places if place[2]._parameters.get(place[3]) is not place[1]), None)
-        if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
+        if moved is not None and not {*map(id, self.model.parameters())}.issuperset(map(id, self._parameters)):
             raise ConfigError(_elsewhere(*moved))
         for name, parameter in self._frozen:
             if parameter.requires_grad and parameter.grad is not None:
@@ -69,7 +69,7 @@ class Trainees:
                 f"parameter {stopped!r} requires no gradient by now, and did when the policy was made: rounds would go "
                 "on moving it, by the outer momentum and by what others train. To freeze it, make another policy of it"
             )
-        held = [parameter for group in self._inner.param_groups for parameter in group["params"]]
+        held = [parameter for group in self.inner.param_groups for parameter in group["params"]]
         if len(held) != self._known:
             self._check_places(held)
             self._known = len(held)
@@ -78,9 +78,10 @@ class Trainees:
         own = {*map(id, self._parameters)}
         strange = [p for p in held if p.requires_grad and _has_elements(p) and id(p) not in own]
         if strange:
+            model = type(self.model).__name__
             raise ConfigError(
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
-                f"that were not {self._model}'s when the policy was made: each worker would train them apart"
+                f"that were not {model}'s when the policy was made: each worker would train them apart"
             )
         known = {*map(id, held)}
         lacking = next((n for n, p, *_ in self._places if _has_elements(p) and id(p) not in known), None)

@@ -1,10 +1,10 @@
-"""What every two-level synchronization policy has in common: when to do what, and what to do when it breaks.
+"""What every two-level synchronization policy has in common, as a program holds it.
 
-The user's loop stays as it is; the policy hooks the inner optimizer. Before each inner step the gradients are
-averaged inside the cluster (`gradients`). After every `sync_every` inner steps the cluster takes part in an outer
-round (`outer_round`): the leader brings the pseudo-gradient, *old global minus local*, to the mesh, the followers get
-the average streamed (`stream`), and everybody takes the same outer step from the parameters of the last sync, beside
-the current ones, and applies it when the mesh has committed it.
+The user's loop stays as it is; the policy hooks the inner optimizer (`inner_loop`). Before each inner step the
+gradients are averaged inside the cluster (`gradients`). After every `sync_every` inner steps the cluster takes part in
+an outer round (`outer_round`): the leader brings the pseudo-gradient, *old global minus local*, to the mesh, the
+followers get the average streamed (`stream`), and everybody takes the same outer step from the parameters of the last
+sync, beside the current ones, and applies it when the mesh has committed it.
 
 Every worker holds the same parameters, inner state and global state, so any of them can lead. When the group breaks,
 or changes for a newcomer, the workers meet in the next one, are made identical (`heal`), and go on with whatever was
@@ -22,48 +22,33 @@ due: the step is retried, the outer round repeated. Three rules keep anything fr
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
-from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, SiblingLost, StateError
-from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync.cluster import scaling
-from ictp2p.sync.cluster.averaging import Heads
-from ictp2p.sync.cluster.groups import Groups
-from ictp2p.sync.cluster.heal import Replica, heal
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, StateError
 from ictp2p.sync.cluster.progress import Progress
-from ictp2p.sync.cluster.turn import Turn
-from ictp2p.sync.mesh import Group, Mesh
-from ictp2p.sync.model.sharding import reshard
+from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
-from ictp2p.sync.optimizers.copies import following
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import cluster, connected, kind, optimizer
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.state import checkpoint
 from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState
-from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
-from ictp2p.sync.two_level.gradients import Gradients
-from ictp2p.sync.two_level.hooks import Hooks
+from ictp2p.sync.two_level.inner_loop import InnerLoop
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
 from ictp2p.sync.two_level.patience import Patience
 from ictp2p.sync.two_level.settings import AllOptions, Settings, check_names
 from ictp2p.sync.two_level.unfinished import Unentered, tail
 from ictp2p.sync.values import Grouping, Spec
-
-_T = TypeVar("_T")
 
 
 class Policy:
@@ -115,11 +100,9 @@ class Policy:
         self._peer, self._model, self._inner = peer, model, inner
         self._outer = outer if isinstance(outer, torch.optim.Optimizer) else None
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
-        self._overlap = given.overlap
-        self._sampler = sampler = given.sampler
+        sampler = given.sampler
         self._meeting = Meeting(peer, model, given.within, sampler, grouping, pace, given.outer_schedule)
-        siblings = self._meeting.siblings
-        self._trainees = Trainees(model, inner)
+        trainees = Trainees(model, inner)
         if sampler is not None:
             sampler.join(cluster(peer), self._warn)
         self._weights = weights = self._agreed_on(given, arithmetic, outer, name)
@@ -140,22 +123,22 @@ class Policy:
             overlaps=given.overlap > 0,
             sampler=sampler,
             late=given.late,
-            siblings=siblings,
+            siblings=self._meeting.siblings,
         )
-        self._gradients = Gradients(
-            peer, inner, weights, self.progress, sampler, sharded=siblings is not None, warn=self._warn
+        self._loop = InnerLoop(
+            peer,
+            trainees,
+            weights,
+            self.progress,
+            pace,
+            self._meeting,
+            self._outer_round,
+            given,
+            self._warn,
         )
-        sampled = () if sampler is None else (sampler,)
-        self._replica = Replica(model, inner, (*given.carry, *sampled, self.progress, self._outer_round))
-        me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
-        self._groups = Groups(peer, lambda group: me._joined(group))
-        self._hooks = Hooks(inner)
         self._unentered = Unentered(inner, self, pace.steps, self._warn)
-        self._turn = Turn()
         self._inside = False
         """Whether it was entered, and has not been left since."""
-        self._resting = 0.0
-        """When the last step and what followed it ended."""
         self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
 
     def _agreed_on(
@@ -197,11 +180,11 @@ class Policy:
         Raises:
             ConfigError: it was set to what is no number, negative, or of no reasonable size.
         """
-        return self._gradients.weight
+        return self._loop.gradients.weight
 
     @weight.setter
     def weight(self, weight: float) -> None:
-        self._gradients.weight = checked_weight(weight)
+        self._loop.gradients.weight = checked_weight(weight)
 
     @property
     def state(self) -> GlobalState:
@@ -229,12 +212,7 @@ class Policy:
         agreed state, as each other newcomer: what it was further by, since that or by a round that came to nothing, no
         file keeps.
         """
-        return self._scheduled() if self._meeting.siblings is None else self._meeting.scheduled
-
-    def _scheduled(self, ahead: int = 0) -> int:
-        """The same, as this worker's own mesh has it, so many steps further."""
-        agreed = self._pace.agreed(self.state.counters, aloft=self.progress.aloft > 0) if self.version else 0
-        return max(self.progress.scheduled, agreed + self.progress.since + ahead)
+        return self._loop.schedule_step
 
     @property
     def version(self) -> int:
@@ -278,9 +256,9 @@ class Policy:
                 shards by a pass that failed.
         """
         if local:
-            self._look()
+            self._loop.look()
         trained = None if self._meeting.siblings is None else self._meeting.scheduled
-        checkpoint.save(path, self.state, self._replica.take() if local else None, trained)
+        checkpoint.save(path, self.state, self._loop.replica.take() if local else None, trained)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Start from a checkpoint instead of the model's own weights. Before the policy is entered.
@@ -294,10 +272,10 @@ class Policy:
             ConfigError: it is another training's, and the first difference is named; or no file can have that name.
             StateError: it is no checkpoint, or damaged.
         """
-        if self._hooks or self.version:
+        if self._loop.hooked or self.version:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
-        self._look()
-        self._beginning.load(path, self._replica, self._outer_round.resumed)
+        self._loop.look()
+        self._beginning.load(path, self._loop.replica, self._outer_round.resumed)
         self.state.brought = 0
 
     def __enter__(self) -> Self:
@@ -317,24 +295,20 @@ class Policy:
         connected(self._peer)
         self._unentered.remove()
         self._beginning.check()
-        self._look()
+        self._loop.look()
         if not self.version:
             self._beginning.look()
         self._outer_round.begin()
-        self._turn = Turn()
-        self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
-        self._groups.enter(home(self._weights.tensors()))
+        self._loop.enter()
         try:
             self._inside = True
             self._meeting.begin()
             self.state.lineage = self._peer.lineage
             self._beginning.recognize()
             self._peer.serve_state(self.state)
-            self._settle()
+            self._loop.settle()
             self._check_beginning()
-            self._resting = self._peer.clock()
-            self._hooks.set(self._to_step, self._stepped)
-            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn, self._outer))
+            self._loop.follow(Strangers(self._inner, lambda: self.progress.step, self._warn, self._outer))
         except BaseException:
             self._leave()
             raise
@@ -350,169 +324,24 @@ class Policy:
         """Tell people of what was trained since the last round, unless this worker leaves as it was asked to."""
         text = tail(self.progress, self.sync_every, self.rounds)
         with suppress(PeerClosed):
-            if text is not None and self._groups.first and not self._peer.leaves:
+            if text is not None and self._loop.speaks and not self._peer.leaves:
                 self._warn(text)
 
     def _leave(self) -> None:
         """Left before, its place may be another policy's."""
         if self._inside:
-            self._hooks.remove()
-            self._outer_round.withdraw()
-            self._groups.leave()
+            self._loop.leave()
             self._meeting.end()
             self._inside = False
-
-    def _look(self) -> None:
-        """See that the model is still what is trained, and where its tensors are by now."""
-        if self._meeting.siblings is not None:
-            reshard(self._model)
-        self._trainees.check()
-        self._weights.follow()
 
     def _check_beginning(self) -> None:
         """See that training may go on from the state that there is, and tell people what they should know of it."""
         try:
             gone = self._beginning.given_up()
         except StateError:
-            self._stop()  # they are about to compare, and would wait for this one
+            self._loop.stop()  # they are about to compare, and would wait for this one
             raise
         apart = self._meeting.compare(self._beginning.trained(), self._pace.steps)
         for text in (gone, apart):
             if text is not None:
                 self._warn(text)
-
-    # The inner loop.
-
-    def _to_step(self) -> None:
-        """Have the gradients in hand averaged, whatever it takes."""
-        self._turn.programs = False
-        try:
-            self._look()
-            scaling.unscale(self._inner)
-            self._meeting.look()
-        except Exception:
-            self._stop()
-            raise
-        at = self.progress
-        lands = at.aloft > 0 and at.aloft + 1 > self._overlap
-        gradients, agreed = self._gradients, self._meeting
-        agreed.agree(
-            due=self._due,
-            lands=lands,
-            since=at.since,
-            scheduled=self._scheduled(1),
-            weight=gradients.weight,
-            spent=gradients.spent,
-        )
-
-        def average(group: Group) -> Heads:
-            if self._turn.again:
-                self._equal(group)
-            return gradients.average(group, agreed.weight(gradients.weight), due=agreed.due(self._due))
-
-        gradients.averaged(self._in_group(average))
-
-    def _stepped(self) -> None:
-        """See what is due now that a step has been taken."""
-        self._turn.programs = True
-        self._peer.phase(TRAINING, "committed")
-        self.progress.step += 1
-        self.progress.since += 1
-        self.progress.aloft += self.progress.aloft > 0
-        self._pace.stepped(self._peer.clock() - self._resting)
-        self._meeting.stepped()
-        if self._lands or self._launches or self._meeting.on:
-            self._settle()
-        self._resting = self._peer.clock()
-
-    @property
-    def _due(self) -> bool:
-        """Whether this cluster would launch a round after this step."""
-        return self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
-
-    # The group.
-
-    @property
-    def _lands(self) -> bool:
-        wanted = self.progress.aloft > (0 if self._gradients.dry else self._overlap)
-        return self.state.version == 0 or wanted
-
-    @property
-    def _launches(self) -> bool:
-        return self.progress.due and not self.progress.aloft
-
-    def _synchronize(self, group: Group) -> None:
-        """Do what is due at this step boundary. What is under way lands before the next is launched.
-
-        What was brought to a round and missed it is brought to the very next: a cluster that trained on would walk out
-        of step with the others, and miss one round after another. What is done here may move the parameters: a gradient
-        in hand, of a program that caught an error in the middle of a round and went on, is of what they were.
-        """
-        if not (self._lands or self._launches or self._meeting.on):
-            return
-        self._gradients.spent = True
-        with following(self._inner):
-            if self._lands:
-                self._act(self._outer_round.land, group)
-            while self._launches:
-                self._act(self._outer_round.launch, group)
-                if self._lands:
-                    self._act(self._outer_round.land, group)
-            if self._meeting.on:
-                self._act(self._outer_round.gather, group)
-                self._meeting.over(self._scheduled())
-
-    def _act(self, action: Callable[[Group], None], group: Group) -> None:
-        """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
-        self.progress.scheduled = self.schedule_step
-        action(group)
-
-    def _settle(self) -> None:
-        """Have a group and no outer round due. There is no gradient in hand."""
-        self._in_group(lambda group: None)
-        self._gradients.spent = False
-
-    def _in_group(self, action: Callable[[Group], _T]) -> _T:
-        """Do what is due and then `action`, in as many groups as it takes."""
-
-        def due_first(group: Group) -> _T:
-            self._synchronize(group)
-            return action(group)
-
-        try:
-            return self._groups.run(due_first)
-        except SiblingLost:
-            raise
-        except Exception:
-            if self._meeting.on:  # else they do not listen: FSDP would take this for a word of its own
-                self._stop()
-            raise
-
-    def _stop(self) -> None:
-        """Tell the ranks that hold the other shards, who listen, that this one cannot go on."""
-        with suppress(SiblingLost):
-            self._outer_round.stop()
-
-    def _joined(self, group: Group) -> int:
-        """Be made equal to the others of a new group; gives the inner step before which all stand."""
-        if self._meeting.siblings is not None and group.size > 1:
-            raise ConfigError(
-                f"{group.size} workers of cluster {self._peer.cluster} hold the same shard: with `within`, one may"
-            )
-        self._equal(group, partial(self._peer.phase, RECONFIG_PG))
-        return self.progress.step
-
-    def _equal(self, group: Group, told: Callable[[str], None] = lambda trigger: None) -> None:
-        """Hold what all of a group hold, and have under way what is to be."""
-        before = (self.progress.version, self.progress.step)
-        withdraw = self._outer_round.withdraw
-        # As they are by now: a program may have split its parameter groups since, and a newcomer has them so.
-        items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
-        heal(group, self.progress, self._replica, self.state, items, self._turn, told, withdraw)
-        self._gradients.equal()
-        if before != (self.progress.version, self.progress.step):
-            self._gradients.spent = True
-        if self._sampler is not None:
-            self._sampler.regroup(group.rank, group.size)
-        self._weights.agenda.landed(self.state.counters, self.state.committed)
-        self._outer_round.resume(group)

@@ -205,7 +205,7 @@ def test_a_round_that_was_attended_and_missed_leaves_nothing_due() -> None:
             train(model, inner, rows(1, EVERY))
             landed.wait(30)
             if mesh.cluster == "a":
-                policy._groups.run(policy._outer_round._attend)
+                policy._loop._groups.run(policy._outer_round._attend)
             else:
                 train(model, inner, rows(1, EVERY))
             return policy.progress.due, policy.version
