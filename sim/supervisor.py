@@ -226,12 +226,14 @@ class Supervisor:
 
         The world's first host founds the mesh; once it has, it is configured as all others are. So where nobody can be
         dialed it names who cannot, and waits for them to dial: with an empty disk and no seeds it would found another.
+        Where all are leaving it names them, for the same reason.
         """
         world = self._world
         founded = any(acceptor.KEY in other.disk.values for other in world.every_host())
         if host is world.founder and not founded and (host.lives == 1 or not world.version()):
             return ()
-        others = [h for h in world.every_host() if h is not host and h.lives > 0 and not h.gone]
+        others = [h for h in world.every_host() if h is not host and h.lives > 0]
+        others = [h for h in others if not h.gone] or [h for h in others if h.alive]
         open_ = [h for h in others if not world.clusters[h.cluster].nat or h.cluster == host.cluster]
         ranked = sorted(open_ or others, key=lambda h: not h.alive)
         return tuple(f"{world.internet.addresses[h.name]}:{PORT}" for h in ranked[:SEEDS])

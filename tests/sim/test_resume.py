@@ -315,6 +315,20 @@ def test_a_founder_whose_disk_is_lost_founds_no_other_mesh_where_nobody_can_be_d
         assert lineages(world) == {lineage}
 
 
+def test_who_lost_its_disk_founds_no_other_mesh_where_all_others_are_leaving() -> None:
+    """Regression: hosts that are told to leave were named to nobody, so it was started without seeds."""
+    with World(6) as world:
+        world.cluster("a", workers=3)
+        world.run_until(lambda: world.version() >= 4 and world.settled(), within=60)
+        before, (lineage,) = world.version(), lineages(world)
+        world.leave("a/0")
+        world.leave("a/1")
+        world.crash("a/2", disk="lost")
+        world.restart("a/2")
+        world.run_until(lambda: world.version() >= before + 3, within=QUIET)
+        assert lineages(world) == {lineage}
+
+
 def test_who_was_leaving_when_the_world_became_calm_is_started_again_if_the_mesh_needs_its_vote() -> None:
     """Regression: it went right after all others had been started, as it was told to be, and none was a quorum."""
     with World(77) as world:
