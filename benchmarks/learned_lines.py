@@ -28,7 +28,7 @@ from heterogeneous import PAYLOAD, Network, fluid
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import planner
 from ictp2p.machine import Notice
-from ictp2p.runtime.participation import Reduction
+from ictp2p.runtime.reduction import Reduction
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Open, Spec
 from ictp2p.tables import Table, show

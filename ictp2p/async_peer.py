@@ -41,10 +41,12 @@ from ictp2p.runtime.events import tell
 from ictp2p.runtime.group_store import GroupStore, OpenStore
 from ictp2p.runtime.handover import Handover
 from ictp2p.runtime.health import Health
-from ictp2p.runtime.participation import Outcome, Participation, Reduction
+from ictp2p.runtime.participation import Participation
 from ictp2p.runtime.reactions import Reactions
+from ictp2p.runtime.reduction import Outcome, Reduction
 from ictp2p.runtime.reporting import status_of
-from ictp2p.runtime.state_exchange import Here, Provider, fetch_agreed, serve_state
+from ictp2p.runtime.state_fetch import fetch_agreed
+from ictp2p.runtime.state_provider import Here, Provider, serve_state
 from ictp2p.seams import Seams
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rounds.restore import Stock
@@ -371,7 +373,7 @@ class AsyncPeer:
         self.bulk.stop_probes()
 
     async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
-        """Receive an agreed state of whoever should have it; see `state_exchange.fetch_agreed`."""
+        """Receive an agreed state of whoever should have it; see `state_fetch.fetch_agreed`."""
         began = self.clock()
         try:
             if not await self._custody.hand_on(ref, state):

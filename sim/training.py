@@ -32,7 +32,7 @@ from ictp2p.collectives.group.local import GroupTimeouts
 from ictp2p.handle.service import PeerService
 from ictp2p.handle.thread import ThreadHandle
 from ictp2p.runtime.life import Life
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.training.mesh import Openable, TrainingMesh

@@ -22,7 +22,7 @@ import torch
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.core.packets import Channel
 from ictp2p.errors import RoundAborted, RoundMissed, StateError
-from ictp2p.runtime.participation import Reduction
+from ictp2p.runtime.reduction import Reduction
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
 from ictp2p.sync.values import Spec, StateRef, contributed

@@ -10,7 +10,7 @@ import torch
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config, Timeouts
-from ictp2p.runtime.participation import Reduction
+from ictp2p.runtime.reduction import Reduction
 from ictp2p.sync.values import Spec
 
 TOKEN = "a token for tests only"

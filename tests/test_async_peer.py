@@ -33,8 +33,8 @@ from ictp2p.errors import (
     VersionMismatch,
 )
 from ictp2p.machine import Notice
-from ictp2p.runtime.participation import Outcome
-from ictp2p.runtime.state_exchange import KIND, Question
+from ictp2p.runtime.reduction import Outcome
+from ictp2p.runtime.state_provider import KIND, Question
 from ictp2p.status import fetch_status
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.types import Address, PeerId

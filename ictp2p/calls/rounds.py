@@ -23,7 +23,7 @@ from ictp2p.calls.tensors import Addend, Bundle, local_sum, name_of
 from ictp2p.collectives.plan import decode
 from ictp2p.collectives.running.digest import EMPTY, ResultDigest
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundMissed
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.rounds.wording import in_words

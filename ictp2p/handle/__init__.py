@@ -31,7 +31,7 @@ from ictp2p.types import Address, ClusterId, PeerId
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ictp2p.runtime.participation import Outcome
+    from ictp2p.runtime.reduction import Outcome
     from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from ictp2p.handle.memory import Regions
 from ictp2p.handle.receiving import RemoteReceiver
 from ictp2p.handle.service import PeerService
 from ictp2p.machine import Notice
-from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.runtime.reduction import Outcome, Reduction
 from ictp2p.sync.rounds.restore import Held, Stock
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import read
@@ -280,7 +280,7 @@ class Child:
             self.peer.provide(self)
 
     def held(self) -> Held:
-        """Of the training program's state; see `state_exchange.Provider`."""
+        """Of the training program's state; see `state_provider.Provider`."""
         return self._stock.held
 
     def sealed(self) -> bytes:

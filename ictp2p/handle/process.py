@@ -27,7 +27,7 @@ from ictp2p.handle.memory import Arena, check_shared
 from ictp2p.handle.questions import Questions
 from ictp2p.handle.requests import Requests
 from ictp2p.handle.staging import StagedRound
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.presence import Stage

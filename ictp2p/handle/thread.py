@@ -20,7 +20,7 @@ from ictp2p.handle import CLOSING, Attempts, EventCallback, Subscriber, Where
 from ictp2p.handle.failures import silent
 from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
-from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.runtime.reduction import Outcome, Reduction
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.presence import Stage

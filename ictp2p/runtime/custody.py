@@ -22,7 +22,8 @@ import msgspec
 from ictp2p.bulk import Bulk
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.errors import RemoteProtocolError, StateError
-from ictp2p.runtime.state_exchange import Provider, fetch_state
+from ictp2p.runtime.state_fetch import fetch_state
+from ictp2p.runtime.state_provider import Provider
 from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.sync.values import Count, Digest, StateRef
 from ictp2p.telemetry import Telemetry
@@ -68,7 +69,7 @@ class Custody:
         """Whether there is a state here that the worker has not come for."""
         return self._kept is not None
 
-    # ------------------------------------------------------------ what others can have (`state_exchange.Provider`)
+    # ------------------------------------------------------------ what others can have (`state_provider.Provider`)
 
     def held(self) -> Held:
         """Version and digest of the newest that is here."""

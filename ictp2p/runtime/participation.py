@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -36,102 +35,16 @@ from ictp2p.errors import (
     RoundMissed,
 )
 from ictp2p.machine import Effects, Notice
-from ictp2p.runtime.data_phase import Brought, DataPhase, Holds, check_kind
+from ictp2p.runtime.data_phase import Brought, DataPhase, check_kind
 from ictp2p.runtime.driver import Driver
+from ictp2p.runtime.reduction import Outcome, Reduction, Standing
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.rounds import notices
 from ictp2p.sync.rounds.machine import Contribution
 from ictp2p.sync.rounds.wording import apart
-from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
+from ictp2p.sync.values import Close, Open
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """What a leader brings to a round, and what it wants to hear."""
-
-    spec: Spec
-    inputs: Sequence[torch.Tensor]
-    """Contiguous host tensors; never written, and not to be changed until the round is decided."""
-    outputs: Sequence[torch.Tensor]
-    """As many elements, of the same type; garbage until the round commits."""
-    weight: float = 1.0
-    """Share in the average, in a unit common to all clusters (tokens, say)."""
-    base: StateRef | None = None
-    """State that the contribution starts from, for a "sync" round."""
-    finish: Callable[[], Awaitable[bytes]] | None = None
-    """Awaited once `outputs` holds the result: gives the digest to vote (of the tentative next state, in a "sync"
-    round). None votes the digest of the outputs' bytes."""
-    progress: Callable[[int, int], None] | None = None
-    """Told the elements `[start, stop)` whose result is in `outputs` now."""
-    restarted: Callable[[int, Sequence[Participant]], None] | None = None
-    """Told the number of each attempt that begins, and who takes part: what was reported of an earlier one is void."""
-    note: bytes = b""
-    """For the other participants of the round."""
-    holds: Holds | None = None
-    """What is agreed of modules, by their keys; to be copied to whoever lacks it."""
-    patient: bool = True
-    """Whether to wait for a quorum however long it takes."""
-    slack: float = 0.0
-    """Seconds by which the round may begin later than now, for those who are late, and nobody here waits for it."""
-    newcomer: bool = False
-    """Whether this cluster has been in no round yet, and goes to whatever the others are at."""
-    among: tuple[ClusterId, ...] = ()
-    """Who has to take part, in this order, for tensors to be of any use: in an attempt of others nothing moves, and
-    what is voted is `EMPTY`. All who take part have to give the same; empty: whoever."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A committed round."""
-
-    round: int
-    attempt: int
-    participants: tuple[ClusterId, ...]
-    state: StateRef
-    """The agreed state from now on."""
-    digest: bytes
-    seconds: float
-    """From READY to the decision."""
-    bytes_sent: int
-    bytes_received: int
-    plan: str
-    """Kind of the schedule."""
-    reason: str
-    """Why that one."""
-
-
-@dataclass(slots=True)
-class _Standing:
-    """The contribution that waits for its round."""
-
-    work: Reduction
-    began: float
-    decided: asyncio.Future[Outcome]
-    attempt: asyncio.Task[None] | None = None
-    ending: set[asyncio.Task[None]] = field(default_factory=set)
-    """Earlier attempts that have still to let go of the tensors."""
-    opened: Open | None = None
-    """What the newest attempt began with."""
-    opened_at: float = 0.0
-    stats: execute.Stats | None = None
-    plan: str = ""
-
-    def is_in(self, opened: Open) -> bool:
-        """Whether this is what was brought to `opened`, and not what comes after a call that voted and was given up.
-
-        For a state it makes no difference: whoever brought it compares what it holds with what was agreed.
-        """
-        return opened.spec.kind == "sync" or self.opened == opened
-
-    def end_attempt(self) -> None:
-        """Cancel it, once: a second time would cut short what it still gives to those who are to hear of its end."""
-        if self.attempt is not None:
-            self.attempt.cancel()
-            self.ending.add(self.attempt)
-            self.attempt.add_done_callback(self.ending.discard)
-            self.attempt = None
 
 
 class Participation:
@@ -164,7 +77,7 @@ class Participation:
         self._telemetry = telemetry
         self._data = DataPhase(me, cluster, links, profile)
         self._doubt = doubt
-        self._standing: _Standing | None = None
+        self._standing: Standing | None = None
         self._lost: QuorumLost | None = None
 
     async def reduce(self, work: Reduction) -> Outcome:
@@ -185,7 +98,7 @@ class Participation:
         if not self._driver.core.leading:
             raise RoundAborted(f"this peer does not lead cluster {self._cluster}")
         loop = asyncio.get_running_loop()
-        standing = self._standing = _Standing(work, self._driver.clock(), loop.create_future())
+        standing = self._standing = Standing(work, self._driver.clock(), loop.create_future())
         try:
             self._stand(work)
             self._despair()
@@ -209,7 +122,7 @@ class Participation:
         )
         self._call(lambda now: self._rounds.ready(contribution, now))
 
-    async def _put_down(self, standing: _Standing) -> None:
+    async def _put_down(self, standing: Standing) -> None:
         """However it ended: no task, no claim on the caller's tensors and no READY outlives the call.
 
         An error that the machine did not tell leaves the contribution standing there. The others would take it into
@@ -349,7 +262,7 @@ class Participation:
 
     # ------------------------------------------------------------ one attempt
 
-    async def _attempt(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> None:
+    async def _attempt(self, standing: Standing, opened: Open, chosen: plan.Plan) -> None:
         if standing.ending:
             await asyncio.wait(standing.ending)  # they must let go of the tensors first
         try:
@@ -364,7 +277,7 @@ class Participation:
         else:
             self._call(lambda now: self._rounds.completed(opened.round, opened.attempt, digest, now))
 
-    async def _tried(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
+    async def _tried(self, standing: Standing, opened: Open, chosen: plan.Plan) -> bytes:
         """Have the result, or see to it that another attempt does not hang on what this one did."""
         try:
             return await self._hold_result(standing, opened, chosen)
@@ -373,7 +286,7 @@ class Participation:
                 self._doubt(each.leader)
             raise
 
-    async def _hold_result(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
+    async def _hold_result(self, standing: Standing, opened: Open, chosen: plan.Plan) -> bytes:
         """Have the result in the outputs, and give its digest."""
         work = standing.work
         if work.among and work.among != tuple(p.cluster for p in opened.participants):
@@ -388,7 +301,7 @@ class Participation:
             return EMPTY
         return await blocking(_digest_of, work.outputs)
 
-    def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
+    def _progress(self, standing: Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
         advance = Advance(chosen.results(chosen.participants.index(self._me)))
 
         def advanced() -> None:

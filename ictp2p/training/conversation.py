@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ictp2p.concurrency.threads import Inbox
 from ictp2p.handle import Handle
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import Participant
 

@@ -28,7 +28,7 @@ from ictp2p.errors import (
 from ictp2p.fsm import RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.runtime.life import Life
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.rosters.roster import Breach, Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced

@@ -20,7 +20,7 @@ from ictp2p.collectives.plan import one_shot_plan
 from ictp2p.collectives.running import digest
 from ictp2p.collectives.running.digest import result_digest
 from ictp2p.errors import RoundMissed
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import Close, Open, Participant, StateRef

@@ -27,7 +27,7 @@ from ictp2p.errors import (
     RoundMissed,
     RoundTimeout,
 )
-from ictp2p.runtime.participation import Outcome
+from ictp2p.runtime.reduction import Outcome
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import Close, Open, Participant, StateRef

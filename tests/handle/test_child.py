@@ -20,7 +20,7 @@ from ictp2p.handle.child import Child
 from ictp2p.handle.framing import Frames
 from ictp2p.handle.messages import encode
 from ictp2p.handle.process import ProcessHandle
-from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.runtime.reduction import Outcome, Reduction
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.values import Spec, StateRef
 

@@ -12,7 +12,7 @@ import torch
 
 from ictp2p.errors import ConnectionLost, RemoteProtocolError, StateError
 from ictp2p.runtime.custody import KEPT, KIND, LEAVING, Custody, Wish
-from ictp2p.runtime.state_exchange import Here, serve_state
+from ictp2p.runtime.state_provider import Here, serve_state
 from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.values import StateRef

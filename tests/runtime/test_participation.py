@@ -17,7 +17,8 @@ from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.errors import MeshMismatch
-from ictp2p.runtime.participation import Participation, Reduction
+from ictp2p.runtime.participation import Participation
+from ictp2p.runtime.reduction import Reduction
 from ictp2p.sync.agreement.quorum_watch import QuorumLost
 from ictp2p.sync.rounds import notices
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef

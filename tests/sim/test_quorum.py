@@ -9,7 +9,7 @@ import functools
 import pytest
 
 from ictp2p.errors import NoQuorum
-from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.runtime.reduction import Outcome, Reduction
 from ictp2p.sync.values import Spec
 from sim import World
 

@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "A provider of state is silent if nothing of it comes, and not if a chunk takes long.",
         "return max(self.heard, self.seen)",
         "return self.heard",
-        ("runtime/test_state_exchange.py::test_a_provider_that_takes_long_for_each_chunk_is_not_silent",),
+        ("runtime/test_state_fetch.py::test_a_provider_that_takes_long_for_each_chunk_is_not_silent",),
     ),
     Mutation(
         "queued-taken-for-silent",

@@ -1,9 +1,8 @@
-"""Serving the committed state, and fetching it from several peers at once, over the bulk connections.
+"""Fetching a state that was agreed on, from several peers at once, over the bulk connections.
 
 `sync.state.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
-carries questions and answers. A provider answers chunk by chunk from the state itself and needs no session: a fetch
-that broke off goes on anywhere, and one over several connections (`bulk.lanes`, if `state.widening` finds that they
-gain) is to it but more questions.
+carries questions to those who provide it (`state_provider`) and takes their answers. Where further connections gain
+(`state.widening`), one provider is asked over several of them (`bulk.lanes`).
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import mmap
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,21 +21,18 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.lanes import LONG
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.stack import Core
-from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
-from ictp2p.sync.rounds.restore import Held
+from ictp2p.errors import IctError, NetworkError, StateError
+from ictp2p.runtime.state_provider import KIND, MAX_MANIFEST, Question
 from ictp2p.sync.state.manifest import CHUNK
 from ictp2p.sync.state.transfer import Ask, Fetch, TransferProfile
 from ictp2p.sync.state.widening import Step, Widening
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
-from ictp2p.wire import MALFORMED
 
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
-    from ictp2p.sync.state.global_state import GlobalState
 
-KIND = "state"
 _LOOK = 1.0
 """Seconds between two looks at whether the state that is fetched is still the one to have."""
 _CHATTER = 1024
@@ -45,15 +41,6 @@ _LONGEST = 3600.0
 """Seconds that one question may take: who answers slowly is not silent."""
 WITNESSES = 16
 """Most peers that are asked for a state although the decision does not name them."""
-MAX_MANIFEST = 16 << 20
-"""Bytes of the longest manifest: chunk digests for half a tebibyte."""
-
-
-class Question(msgspec.Struct, frozen=True, array_like=True):
-    """Chunks of the state with this digest, or its manifest if none are named."""
-
-    digest: bytes
-    chunks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,83 +50,6 @@ class Fetched:
     size: int
     """Bytes that were received."""
     seconds: float
-
-
-class Provider(Protocol):
-    """A state that others can have here."""
-
-    def held(self) -> Held:
-        """Its version and digest."""
-        ...
-
-    def sealed(self) -> bytes:
-        """Digest of the next one, if that is whole and was not taken over; see `restore.Stock`."""
-        ...
-
-    async def manifest(self, digest: bytes) -> bytes:
-        """Its manifest, encoded. Raises `StateError` if `digest` is not its digest."""
-        ...
-
-    async def chunk(self, digest: bytes, index: int) -> bytes:
-        """One chunk. Raises `StateError`."""
-        ...
-
-    async def room(self) -> GlobalState:
-        """Room for another version of it. Raises `StateError` if what it takes is not known."""
-        ...
-
-
-class Here:
-    """A state in this process."""
-
-    def __init__(self, state: GlobalState) -> None:
-        self._state = state
-
-    def held(self) -> Held:
-        """Its version and digest."""
-        return self._state.held()
-
-    def sealed(self) -> bytes:
-        """Digest of the next one, if that is whole and was not taken over."""
-        return self._state.may_be_agreed
-
-    async def manifest(self, digest: bytes) -> bytes:
-        """Its manifest."""
-        return self._state.manifest(digest)
-
-    async def chunk(self, digest: bytes, index: int) -> bytes:
-        """One chunk."""
-        return self._state.chunk(digest, index)
-
-    async def room(self) -> GlobalState:
-        """Room for another version of it."""
-        return self._state.beside()
-
-
-def serve_state(bulk: Bulk, state: Provider, sends: Callable[[], None] = lambda: None) -> None:
-    """Answer other peers' questions about `state` from now on.
-
-    Args:
-        bulk: how they ask.
-        state: what they have here.
-        sends: told of each chunk that is about to leave.
-    """
-
-    async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
-        try:
-            question = msgspec.msgpack.decode(payload, type=Question)
-        except MALFORMED as error:
-            raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
-        if not question.chunks:
-            manifest = await state.manifest(question.digest)
-            if len(manifest) > MAX_MANIFEST:
-                raise StateError(f"the state is too large: a manifest of {len(manifest)} bytes exceeds {MAX_MANIFEST}")
-            yield manifest
-        for index in question.chunks:
-            sends()
-            yield await state.chunk(question.digest, index)
-
-    bulk.serve(KIND, answer)
 
 
 async def fetch_agreed(

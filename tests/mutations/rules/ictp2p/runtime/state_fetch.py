@@ -1,4 +1,4 @@
-"""The rules of `ictp2p/runtime/state_exchange.py`, broken."""
+"""The rules of `ictp2p/runtime/state_fetch.py`, broken."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ MUTATIONS: Final = (
         "A fetch of the state that failed lets go of what it still asked for.",
         "            self._opening, self._asked, self._fatal = [], {}, None\n",
         "            self._fatal = None\n",
-        ("runtime/test_state_exchange.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
+        ("runtime/test_state_fetch.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "heirs-not-asked",
         "Who comes to hold a state whose known holders have died is asked for it.",
         "        for peer in self._witnesses():",
         "        for peer in ():",
-        ("runtime/test_state_exchange.py::test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked",),
+        ("runtime/test_state_fetch.py::test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked",),
     ),
     Mutation(
         "chatter-taken-for-bytes",
@@ -25,7 +25,7 @@ MUTATIONS: Final = (
         "before.get(provider, brought) + _CHATTER:",
         "before.get(provider, brought):",
         (
-            "runtime/test_state_exchange.py::test_who_is_asked_over_a_connection_that_brings_something_else_first_is_not_silent[500-1]",
+            "runtime/test_state_fetch.py::test_who_is_asked_over_a_connection_that_brings_something_else_first_is_not_silent[500-1]",
         ),
     ),
     Mutation(
@@ -33,9 +33,7 @@ MUTATIONS: Final = (
         "Who provides a state has the next question before it has answered the one before.",
         "awaited = [*self._asked, self._arrival]",
         "awaited = [*self._asked]",
-        (
-            "runtime/test_state_exchange.py::test_a_provider_has_the_next_question_before_it_has_answered_the_one_before",
-        ),
+        ("runtime/test_state_fetch.py::test_a_provider_has_the_next_question_before_it_has_answered_the_one_before",),
     ),
     Mutation(
         "more-for-the-last-second",
@@ -56,6 +54,6 @@ MUTATIONS: Final = (
         "What a silent provider was asked for is taken back.",
         "            if provider in silent:\n",
         "            if False:\n",
-        ("runtime/test_state_exchange.py::test_what_a_silent_provider_still_brings_is_in_nobodys_way",),
+        ("runtime/test_state_fetch.py::test_what_a_silent_provider_still_brings_is_in_nobodys_way",),
     ),
 )

@@ -13,8 +13,9 @@ import torch
 
 from ictp2p.bulk import streams
 from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
-from ictp2p.runtime import state_exchange
-from ictp2p.runtime.state_exchange import Here, Question, fetch_state, serve_state
+from ictp2p.runtime import state_fetch, state_provider
+from ictp2p.runtime.state_fetch import fetch_state
+from ictp2p.runtime.state_provider import Here, Question, serve_state
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.manifest import CHUNK, DIGEST
 from ictp2p.sync.state.transfer import TransferProfile
@@ -70,7 +71,7 @@ async def test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked(m
                 raise MeshMismatch("the heir was asked")
             return await super().request(peer)
 
-    monkeypatch.setattr(state_exchange, "_LOOK", 0.0)
+    monkeypatch.setattr(state_fetch, "_LOOK", 0.0)
     state = GlobalState([entry("weight", torch.zeros(3))])
     ref = StateRef(7, bytes(32), (PeerId("a"), PeerId("b")))
     heirs = iter([(), (), (PeerId("me"), PeerId("heir"))])
@@ -108,7 +109,7 @@ class Held(Quiet):
         progress: Any,
         over: None,
     ) -> int:
-        question = msgspec.msgpack.decode(payload, type=state_exchange.Question)
+        question = msgspec.msgpack.decode(payload, type=Question)
         if not question.chunks:
             encoded = self._state.manifest(question.digest)
             destination[: len(encoded)] = encoded
@@ -159,7 +160,7 @@ async def test_a_state_that_was_provided_is_not_given_up_while_it_is_compared(mo
             told.set()
         return ()
 
-    monkeypatch.setattr(state_exchange, "_LOOK", 0.0)
+    monkeypatch.setattr(state_fetch, "_LOOK", 0.0)
     tensor = torch.arange(3.0)
     held, state = GlobalState([entry("weight", tensor)]), Slow([entry("weight", tensor)])
     held.tentative["weight"].copy_(tensor)
@@ -177,7 +178,7 @@ async def test_a_state_that_was_provided_is_not_given_up_while_it_is_compared(mo
 
 
 async def test_a_manifest_that_nobody_could_take_is_refused_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_exchange, "MAX_MANIFEST", 10)
+    monkeypatch.setattr(state_provider, "MAX_MANIFEST", 10)
     held = GlobalState([entry("weight", torch.zeros(3))])
     held.seal({})
     held.commit(7)
@@ -189,13 +190,13 @@ async def test_a_manifest_that_nobody_could_take_is_refused_where_it_is(monkeypa
 
     bulk: Any = Serving()
     serve_state(bulk, Here(held))
-    question = msgspec.msgpack.encode(state_exchange.Question(held.digest, ()))
+    question = msgspec.msgpack.encode(Question(held.digest, ()))
     with pytest.raises(StateError, match=r"a manifest of \d+ bytes exceeds 10"):
-        await anext(handlers[state_exchange.KIND](PeerId("a"), question))
+        await anext(handlers[state_provider.KIND](PeerId("a"), question))
 
 
 def test_the_longest_manifest_has_a_digest_for_each_chunk_of_half_a_tebibyte() -> None:
-    assert state_exchange.MAX_MANIFEST == 2**39 // CHUNK * DIGEST
+    assert state_provider.MAX_MANIFEST == 2**39 // CHUNK * DIGEST
 
 
 class Asked(Quiet):
@@ -218,7 +219,7 @@ async def test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector() -> N
         with pytest.raises(MeshMismatch):
             await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, PATIENT, lambda: False)
 
-    with uncollected(state_exchange._Transfer) as left:
+    with uncollected(state_fetch._Transfer) as left:
         await fail()
         await asyncio.sleep(0)  # the step that woke us is over
     assert left == []
