@@ -33,7 +33,7 @@ from ictp2p.torch_backend.errors import CardRefused, RankRefused, RanksMissing, 
 from ictp2p.types import Address, PeerName
 from ictp2p.wire import MALFORMED
 
-VERSION = 2
+VERSION = 3
 _CONTEXT = b"ictp2p process group card v2"
 _PATIENCE, _MOST_PATIENCE = 0.2, 5.0
 """Seconds after which cards are read again if ranks are missing or have not read the same; doubled, up to these."""

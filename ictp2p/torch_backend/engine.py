@@ -29,14 +29,13 @@ import torch
 from torch import Tensor
 
 from ictp2p.bulk import Bulk
-from ictp2p.collectives.channel import ParticipantLost, RoundTag
+from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
 from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import execute, one_shot
 from ictp2p.collectives.running.attempt import ExecuteProfile, together
 from ictp2p.collectives.running.flat import Flat
-from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 
 SMALL = 64 * 1024
@@ -227,28 +226,13 @@ class Engine:
         return await one_shot.swap(self.names, self.rank, lengths, body, self._bulk, tag, _profile(step))
 
     async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
-        """Copy a message, its length ahead of it: else the first chunks of a longer one would pass for a whole one."""
-        names, expected = (self.names[source], self.names[target]), data.numel()
-        length = torch.tensor([expected if self.rank == source else 0], dtype=torch.int64, device="cpu")
-        share = Share(0, length.nbytes + expected, 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
+        """Copy a message. Both ends say how long it is: else the first chunks of a longer one would pass for it."""
+        names = self.names[source], self.names[target]
+        part = data if data.numel() else torch.zeros(1, dtype=torch.uint8, device="cpu")  # what is empty is taken, too
+        share = Share(0, part.numel(), 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
         plan = self._plan(BROADCAST, names, (share,), 1)
-        me = 0 if self.rank == source else 1
-        tag = self._tag(step, edge=self._edge(source, target))
-
-        told = False
-
-        def fits(start: int, stop: int) -> None:
-            nonlocal told
-            told = told or start == 0  # over several connections other chunks may come before the one that tells
-            if told and length.item() != expected and stop < length.nbytes + expected:  # what comes next would not fit
-                raise RemoteProtocolError(misfit(int(length), expected))
-
-        parts = [length.view(torch.uint8), data]
-        await execute.broadcast(
-            plan, me, parts, self._bulk, tag, progress=fits, profile=_profile(step), preface=length.nbytes
-        )
-        if length.item() != expected:
-            raise ParticipantLost(f"{names[0]}: {misfit(int(length), expected)}", [names[0]])
+        tag = self._tag(step, f" of {data.numel()} bytes", self._edge(source, target))
+        await execute.broadcast(plan, int(self.rank != source), [part], self._bulk, tag, profile=_profile(step))
 
     async def _pair(
         self, step: Step, other: int, outgoing: Tensor, incoming: Tensor, beside: tuple[PeerId, ...]
@@ -304,11 +288,6 @@ class Engine:
 
     def _tag(self, step: Step, what: str = "", edge: int = 0) -> RoundTag:
         return RoundTag(self._group, step.number, edge, step.line.encode(), f"{step.kind}{what}")
-
-
-def misfit(length: int, expected: int) -> str:
-    """Say of somebody that its message is longer or shorter than what takes it."""
-    return f"sent a message of {length} bytes, expected {expected}"
 
 
 def _elements(flat: Flat) -> str:

@@ -21,11 +21,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
+from ictp2p.collectives.channel import CallsDiffer, CollectiveTimeout, ParticipantLost
 from ictp2p.errors import IctError
-from ictp2p.torch_backend.engine import Engine, Step, misfit
+from ictp2p.torch_backend.engine import Engine, Step
 from ictp2p.torch_backend.own import Own
 from ictp2p.torch_backend.places import Places
+
+_KIND = "send/recv"
+"""What both ends call; its length follows."""
 
 
 class Messages:
@@ -93,8 +96,8 @@ class Messages:
 
     def _land_own(self, message: Tensor, data: Tensor) -> None:
         if len(message) != len(data):
-            name = self._engine.names[self._engine.rank]
-            raise ParticipantLost(f"{name}: {misfit(len(message), len(data))}", [name])
+            name, what = self._engine.names[self._engine.rank], f"calls {_KIND} of {len(message)} bytes"
+            raise CallsDiffer(f"{name} {what}, not {_KIND} of {len(data)} bytes", [name])
         data.copy_(message)
 
     async def _numbered(self, source: int | None, tag: int, end: float) -> tuple[int, int]:
@@ -218,4 +221,4 @@ class Messages:
 
 
 def _step(tag: int, number: int, timeout: float) -> Step:
-    return Step("message", number, timeout, f"message {tag}")
+    return Step(_KIND, number, timeout, f"message {tag}")

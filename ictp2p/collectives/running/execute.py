@@ -117,13 +117,12 @@ async def broadcast(
     *,
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
-    preface: int = 0,
     circle: Sequence[PeerId] = (),
 ) -> Stats:
     """Copy each share of `tensors` from its root to all others, along the plan's broadcast trees.
 
-    Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then. The first
-    `preface` bytes are not counted in what is said of sizes that differ. The `circle` is as `all_reduce`'s.
+    Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then. The `circle`
+    is as `all_reduce`'s.
 
     Raises:
         ConfigError: tensors and plan do not fit together.
@@ -135,7 +134,7 @@ async def broadcast(
     flat = Flat.of(tensors)
     check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
-    session = Session(plan, exchange, flat, flat, None, progress, links.slots, preface=preface, circle=circle)
+    session = Session(plan, exchange, flat, flat, None, progress, links.slots, circle=circle)
     return await _run(session, links, tag, profile)
 
 

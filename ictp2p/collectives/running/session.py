@@ -60,8 +60,6 @@ class Session(AnyPart):
         progress: told the elements whose result is in the outputs.
         slots: memory for contributions of others.
         coder: how elements are written on the wire; None: as they are.
-        preface: bytes before all others, of which nobody who called knows: those are one message, and where sizes
-            differ that of the whole of it is said, without these.
         circle: who may be to blame for its failure, if that is not only who takes part.
     """
 
@@ -76,7 +74,6 @@ class Session(AnyPart):
         slots: Slots,
         coder: Coder | None = None,
         *,
-        preface: int = 0,
         circle: Sequence[PeerId] = (),
     ) -> None:
         super().__init__()
@@ -89,7 +86,6 @@ class Session(AnyPart):
         self._target = target
         self._adder = adder
         self._coder = coder
-        self._preface = preface
         self._circle = circle or self._names
         self._chunk_bytes = coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize
         self._plain = coder is None and not source.widened
@@ -191,8 +187,6 @@ class Session(AnyPart):
             else self._result_size(stop - start)
         )
         if size != expected:
-            if self._preface:
-                raise RemoteProtocolError(f"{peer} {self._misfit(start, size)}{DIFFER}")
             raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}{DIFFER}")
         if partial:
             return None if passing else self._slot(size)
@@ -222,13 +216,6 @@ class Session(AnyPart):
         if partial:
             self._keep_passing(self._staged[share, node], chunk, body)
         self._check_end()
-
-    def _misfit(self, start: int, size: int) -> str:
-        """Say how long a message is of which these bytes are one chunk, and how long it should be."""
-        width = self._source.itemsize
-        length = max(0, start * width + size - self._preface)
-        least = "at least " if size >= self._chunk_bytes else ""  # all others but the last are full
-        return f"sent a message of {least}{length} bytes, expected {self._source.elements * width - self._preface}"
 
     def _slot(self, size: int) -> memoryview:
         slot = self._slots.borrow(self._chunk_bytes)

@@ -18,8 +18,8 @@ MUTATIONS: Final = (
     Mutation(
         "message-cut-silently",
         "A message that is longer than what takes it is an error, never a part of itself.",
-        "        if length.item() != expected:\n",
-        "        if False:\n",
+        'tag = self._tag(step, f" of {data.numel()} bytes", self._edge(source, target))',
+        'tag = self._tag(step, "", self._edge(source, target))',
         ("torch_backend/test_group_messages.py::test_a_message_arrives_whole_or_not_at_all",),
     ),
 )
