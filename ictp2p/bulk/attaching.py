@@ -205,8 +205,10 @@ class Attaching:
         hold = self._holding(connection, tag)
         if hold is not None:
             hold.aborted(why)
-        elif why.call and (ours := self._calling(tag)) is not None and connection.peer is not None:
-            ours.differs(connection.peer, why)
+            return
+        peer, ours = connection.peer, self._calling(tag) if why.call else None
+        if peer is not None and ours is not None and peer not in ours.call.neighbours:
+            ours.differs(peer, why)  # a neighbour says so of a part that has yet to begin here, or is over
 
     # One neighbour.
 

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+import msgspec
 import pytest
 
 from ictp2p.bulk import collective
+from ictp2p.bulk.collective import Aborted
 from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.channel import CallsDiffer, RoundTag
 from ictp2p.collectives.running.attempt import together
@@ -108,6 +110,22 @@ async def test_neighbours_in_other_parts_of_the_same_call_are_no_strangers(mesh:
     others.append(call(world, 0, 2, "a swap of c", 1, 2))
     found = await asyncio.gather(early, *others)
     assert found == [[b"0", b"2"], [b"0", b"1"], [b"0", b"1"], [b"0", b"2"]]
+
+
+async def test_a_part_that_is_given_up_elsewhere_before_it_has_begun_here_fails_alone(mesh: Meshes) -> None:
+    """Regression: another part failed for it, and said that its own call differs from that part's."""
+    world, after = mesh(3), RoundTag(b"lineage!", 8, 0, b"")
+    a, b, c = world.names
+    ours = call(world, 0, 1, "part of b", 1, 2)
+    await begun(world, 0, 1)
+    connection = await world.bulks[c].connection(a, 1)
+    why = Aborted(f"{b} calls another, not part of c", (b,), "part of c")
+    connection.send(Kind.ABORT, tag("").wire(), body=msgspec.msgpack.encode(why))
+    connection.send(Kind.BEGIN, after.wire())
+    await world.bulks[a].first_begun({c: after.wire()})
+    assert not ours.done()
+    assert await told(call(world, 0, 2, "part of c", 1, 2)) == f"{c}: {b} calls another, not part of c"
+    await asyncio.gather(ours, call(world, 1, 0, "part of b"))
 
 
 async def test_parts_that_end_with_one_that_differs_say_what_differs(mesh: Meshes) -> None:

@@ -52,6 +52,13 @@ MUTATIONS: Final = (
         ("bulk/test_differing.py::test_neighbours_in_other_parts_of_the_same_call_are_no_strangers",),
     ),
     Mutation(
+        "another-part-fails-for-it",
+        "A neighbour that gives up a part of a call which has yet to begin here fails that part, and no other for it.",
+        "ours is not None and peer not in ours.call.neighbours:",
+        "ours is not None:",
+        ("bulk/test_differing.py::test_a_part_that_is_given_up_elsewhere_before_it_has_begun_here_fails_alone",),
+    ),
+    Mutation(
         "paced-until-another-one-ends",
         "What one collective's end changes of a connection's pace is its own part of it.",
         "        self._pace(hold, None)\n",
