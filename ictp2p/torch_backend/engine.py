@@ -36,10 +36,13 @@ from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import execute, one_shot
 from ictp2p.collectives.running.attempt import ExecuteProfile, together
 from ictp2p.collectives.running.flat import Flat
+from ictp2p.errors import printable
 from ictp2p.types import PeerId
 
 SMALL = 64 * 1024
 """Bytes that a rank sends at most when everybody copies everything: above, two hops are faster than more bytes."""
+_MOST = 400
+"""Letters of what is said of a call that was refused."""
 _FEW = 8
 """Most parts whose lengths an error says one by one."""
 CHAIN = 4 * 1024 * 1024
@@ -57,6 +60,10 @@ class Step:
     """Seconds, for the slowest rank to come and for the bytes to move."""
     line: str = ""
     """In which calls it is the `number`th: that of the collectives, or of the messages under a tag."""
+    part: int = 0
+    """Which part of the call, if it has several, one after the other."""
+    then: str = ""
+    """What is told of the parts that follow."""
 
 
 class Engine:
@@ -75,6 +82,11 @@ class Engine:
         self.size = len(names)
         self._bulk = bulk
         self._group = group
+
+    def forgo(self, step: Step, words: str = "") -> None:
+        """A collective is over here without a byte: who begins it hears that we call it, with these `words` behind."""
+        tag = self._tag(step, printable(words)[:_MOST])
+        self._bulk.forgo(tag.wire(), tag.call)
 
     async def all_reduce(self, step: Step, tensors: Sequence[Tensor], op: str) -> None:
         """Replace the tensors, which are of one type, by their sum (or what `op` says) over all ranks.
@@ -287,7 +299,15 @@ class Engine:
         return source * self.size + target + 1
 
     def _tag(self, step: Step, what: str = "", edge: int = 0) -> RoundTag:
-        return RoundTag(self._group, step.number, edge, step.line.encode(), f"{step.kind}{what}")
+        part = edge or step.part  # messages have none
+        return RoundTag(self._group, step.number, part, step.line.encode(), f"{step.kind}{what}{step.then}")
+
+
+def in_parts(step: Step, dtypes: Iterable[torch.dtype]) -> list[Step]:
+    """Make the steps of a call whose tensors are of several types, one for each: each tells which ones follow."""
+    names = [_named(dtype) for dtype in dtypes]
+    then = [f", then {', '.join(names[n + 1 :])}" if names[n + 1 :] else "" for n in range(len(names))]
+    return [replace(step, part=n, then=each) for n, each in enumerate(then)]
 
 
 def _elements(flat: Flat) -> str:

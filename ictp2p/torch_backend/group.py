@@ -1,9 +1,9 @@
 """The process group: torch's calls in, coroutines of `Engine` and `Messages` out.
 
 Calls are numbered in the order in which they are made, which must be the same on every rank, as torch has it; they
-then run side by side. A call that is refused for what it was given has no number: it may happen on one rank only, which
-makes the right one next. A call that fails (a rank died, nobody came in time) fails on every rank that takes part,
-within the stall deadline, and what its tensors hold is undefined. The connections of the others stand.
+then run side by side. A call that fails (a rank died, or was given what cannot be, or nobody came in time) fails on
+every rank that takes part, within the stall deadline, and what its tensors hold is undefined. The connections of the
+others stand.
 
 torch has two names for some calls, the old of which C++ still uses: both are here.
 """
@@ -25,12 +25,13 @@ from ictp2p.torch_backend.calls import Calls, Start
 from ictp2p.torch_backend.cards import Card, meet
 from ictp2p.torch_backend.described import DescribedGroup
 from ictp2p.torch_backend.endpoint import LOOP, Endpoint
-from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.engine import Engine, Step, in_parts
 from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.memory import Memory, octets
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
 from ictp2p.torch_backend.reductions import Reduction
+from ictp2p.torch_backend.refusals import Refusable
 from ictp2p.torch_backend.shapes import cut, expect, fits, member, split
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
@@ -127,64 +128,72 @@ class ProcessGroup(DescribedGroup):
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> GroupWork:
         """Reduce several tensors as one; those of one type are one vector."""
         opts = _options(_c10d.AllreduceOptions, opts, timeout)
-        memory, lists = Memory(), dict[torch.dtype, list[Tensor]]()
-        for tensor in tensors:
-            lists.setdefault(tensor.dtype, []).append(tensor)
-        kinds = [Reduction(opts.reduceOp, dtype) for dtype in lists]
-        vectors = [
-            [reduction.view(memory.update(tensor)) for tensor in alike]
-            for reduction, alike in zip(kinds, lists.values(), strict=True)
-        ]
-        jobs = []
-        for reduction, flat in zip(kinds, vectors, strict=True):  # nothing is refused from here on
-            if reduction.factor is not None:
-                products = [reduction.contribution(part) for part in flat]
-                for part, product in zip(flat, products, strict=True):  # all at once: they may share memory
-                    part.copy_(product)
-            jobs.append((self._step("all_reduce", opts), flat, reduction.op))
+        with self._call("all_reduce", opts) as step:
+            memory, lists = Memory(), dict[torch.dtype, list[Tensor]]()
+            for tensor in tensors:
+                lists.setdefault(tensor.dtype, []).append(tensor)
+            kinds = [Reduction(opts.reduceOp, dtype) for dtype in lists]
+            vectors = [
+                [reduction.view(memory.update(tensor)) for tensor in alike]
+                for reduction, alike in zip(kinds, lists.values(), strict=True)
+            ]
+            for reduction, flat in zip(kinds, vectors, strict=True):  # nothing is refused from here on
+                if reduction.factor is not None:
+                    products = [reduction.contribution(part) for part in flat]
+                    for part, product in zip(flat, products, strict=True):  # all at once: they may share memory
+                        part.copy_(product)
+            jobs = list(zip(in_parts(step, lists), vectors, kinds, strict=True))
 
-        async def run() -> None:
-            for step, flat, op in jobs:
-                await self._engine.all_reduce(step, flat, op)
+            async def run() -> None:
+                for part, flat, kind in jobs:
+                    await self._engine.all_reduce(part, flat, kind.op)
+                if not jobs:
+                    self._engine.forgo(step, " of nothing")
 
-        return self._begin("all_reduce", run, memory, tensors)
+            return self._begin("all_reduce", run, memory, tensors)
 
     def reduce(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Reduce to one rank, in place there; the others' tensors stay as they are."""
-        (tensor,) = tensors
-        root = member(opts.rootRank, self._size, "reduce")
-        reduction, memory = Reduction(opts.reduceOp, tensor.dtype), Memory()
-        flat = reduction.view(memory.update(tensor) if root == self._rank else memory.read(tensor))
-        brought, step = reduction.contribution(flat), self._step("reduce", opts)
-        outputs = [flat] if root == self._rank else []
-        return self._begin(
-            "reduce", lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
-        )
+        with self._call("reduce", opts) as step:
+            (tensor,) = tensors
+            root = member(opts.rootRank, self._size, "reduce")
+            reduction, memory = Reduction(opts.reduceOp, tensor.dtype), Memory()
+            flat = reduction.view(memory.update(tensor) if root == self._rank else memory.read(tensor))
+            brought, outputs = reduction.contribution(flat), [flat] if root == self._rank else []
+            return self._begin(
+                "reduce", lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
+            )
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> GroupWork:
         """Reduce a list of tensors per output; rank n gets the n-th of it."""
-        memory = Memory()
-        return self._reduce_scatter(memory, outputs, [[memory.read(part) for part in each] for each in inputs], opts)
+        opts = _options(_c10d.ReduceScatterOptions, opts)
+        with self._call("reduce_scatter", opts) as step:
+            memory = Memory()
+            vectors = [[memory.read(part) for part in each] for each in inputs]
+            return self._reduce_scatter(step, memory, outputs, vectors, opts.reduceOp)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Reduce several tensors; each rank gets an equal part of each."""
-        memory = Memory()
-        vectors = [
-            split(memory.read(whole), out.numel(), self._size, "reduce_scatter_tensor")
-            for whole, out in zip(inputs, outputs, strict=True)
-        ]
-        return self._reduce_scatter(memory, outputs, vectors, opts)
+        opts = _options(_c10d.ReduceScatterOptions, opts)
+        with self._call("reduce_scatter", opts) as step:
+            memory = Memory()
+            vectors = [
+                split(memory.read(whole), out.numel(), self._size, "reduce_scatter_tensor")
+                for whole, out in zip(inputs, outputs, strict=True)
+            ]
+            return self._reduce_scatter(step, memory, outputs, vectors, opts.reduceOp)
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
         """Reduce a tensor; each rank gets an equal part."""
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
-    def _reduce_scatter(self, memory: Memory, outputs: Tensors, vectors: Sequence[Tensors], opts: Any) -> GroupWork:
-        opts = _options(_c10d.ReduceScatterOptions, opts)
+    def _reduce_scatter(
+        self, step: Step, memory: Memory, outputs: Tensors, vectors: Sequence[Tensors], operation: Any
+    ) -> GroupWork:
         for parts, out in zip(vectors, outputs, strict=True):
             expect(self._size, len(parts), "tensors to scatter")
             fits(out, parts[self._rank], "reduce_scatter")
-        reductions = {out.dtype: Reduction(opts.reduceOp, out.dtype) for out in outputs}
+        reductions = {out.dtype: Reduction(operation, out.dtype) for out in outputs}
         kinds = [reductions[out.dtype] for out in outputs]
         brought = [
             [kind.contribution(kind.view(part)) for part in vector] for kind, vector in zip(kinds, vectors, strict=True)
@@ -193,14 +202,15 @@ class ProcessGroup(DescribedGroup):
         others = [part for parts in brought for rank, part in enumerate(parts) if rank != self._rank]
         places = [kind.view(memory.write(out)) for kind, out in zip(kinds, outputs, strict=True)]
         results, jobs = memory.apart(places, others, own), []
-        for reduction in reductions.values():
+        for part, reduction in zip(in_parts(step, reductions), reductions.values(), strict=True):
             alike = [number for number, kind in enumerate(kinds) if kind is reduction]
-            lists = [brought[number] for number in alike], [results[number] for number in alike]
-            jobs.append((self._step("reduce_scatter", opts), *lists, reduction.op))
+            jobs.append((part, [brought[n] for n in alike], [results[n] for n in alike], reduction.op))
 
         async def run() -> None:
-            for step, inputs, reduced, op in jobs:
-                await self._engine.reduce_scatter(step, inputs, reduced, op)
+            for part, inputs, reduced, op in jobs:
+                await self._engine.reduce_scatter(part, inputs, reduced, op)
+            if not jobs:
+                self._engine.forgo(step, " of nothing")
 
         return self._begin("reduce_scatter", run, memory, outputs)
 
@@ -209,36 +219,46 @@ class ProcessGroup(DescribedGroup):
     def broadcast(self, tensors: Tensors, opts: Any = None) -> GroupWork:
         """Copy one rank's tensors to all."""
         opts = _options(_c10d.BroadcastOptions, opts)
-        memory, root = Memory(), member(opts.rootRank, self._size, "broadcast")
-        place = memory.read if root == self._rank else memory.write
-        flat, step = [octets(place(tensor)) for tensor in tensors], self._step("broadcast", opts)
-        return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, root), memory, tensors)
+        with self._call("broadcast", opts) as step:
+            memory, root = Memory(), member(opts.rootRank, self._size, "broadcast")
+            place = memory.read if root == self._rank else memory.write
+            flat = [octets(place(tensor)) for tensor in tensors]
+            return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, root), memory, tensors)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect every rank's tensors, one list of results for each tensor that is brought."""
-        memory = Memory()
-        places = [[memory.write(result) for result in results] for results in outputs]
-        return self._all_gather(memory, places, inputs, [tensor for each in outputs for tensor in each], opts)
+        with self._gathering(opts) as step:
+            return self._all_gather_lists(step, outputs, inputs)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect every rank's list of tensors: `outputs[n]` is the list of rank n."""
-        return self.allgather([list(each) for each in zip(*outputs, strict=True)], inputs, opts)
+        with self._gathering(opts) as step:
+            return self._all_gather_lists(step, [list(each) for each in zip(*outputs, strict=True)], inputs)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect several tensors, each into one that holds all ranks' parts in order."""
-        memory = Memory()
-        places = [
-            split(memory.write(whole), part.numel(), self._size, "all_gather_into_tensor")
-            for whole, part in zip(outputs, inputs, strict=True)
-        ]
-        return self._all_gather(memory, places, inputs, outputs, opts)
+        with self._gathering(opts) as step:
+            memory = Memory()
+            places = [
+                split(memory.write(whole), part.numel(), self._size, "all_gather_into_tensor")
+                for whole, part in zip(outputs, inputs, strict=True)
+            ]
+            return self._all_gather(step, memory, places, inputs, outputs)
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
         """Collect every rank's tensor into one that holds all in order."""
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
+    def _gathering(self, opts: Any) -> Refusable:
+        return self._call("all_gather", _options(_c10d.AllgatherOptions, opts))
+
+    def _all_gather_lists(self, step: Step, outputs: Sequence[Tensors], inputs: Tensors) -> GroupWork:
+        memory = Memory()
+        places = [[memory.write(result) for result in results] for results in outputs]
+        return self._all_gather(step, memory, places, inputs, [tensor for each in outputs for tensor in each])
+
     def _all_gather(
-        self, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors, opts: Any
+        self, step: Step, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors
     ) -> GroupWork:
         brought = [memory.read(tensor) for tensor in inputs]
         for parts, mine in zip(places, brought, strict=True):
@@ -251,48 +271,51 @@ class ProcessGroup(DescribedGroup):
         parts = [
             own[n] if rank == self._rank else part for n, each in enumerate(places) for rank, part in enumerate(each)
         ]
-        step = self._step("all_gather", _options(_c10d.AllgatherOptions, opts))
         return self._begin("all_gather", lambda: self._engine.all_gather(step, parts), memory, results)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
-        memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "gather"), inputs
-        brought, incoming = memory.read(tensor), dict[int, Tensor]()
-        mine = octets(brought)
-        if root == self._rank:
-            expect(self._size, len(outputs[0]), "tensors to gather into")
-            places = [memory.write(result) for result in outputs[0]]
-            fits(places[root], brought, "gather")
-            incoming = dict(enumerate(map(octets, places)))
-            (incoming[root],) = memory.apart([incoming[root]], [], [mine])
-        results, step = outputs[0] if outputs else [], self._step("gather", opts)
-        nbytes = self._size * mine.nbytes
-        return self._begin(
-            "gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
-        )
+        with self._call("gather", opts) as step:
+            memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "gather"), inputs
+            brought, incoming = memory.read(tensor), dict[int, Tensor]()
+            mine = octets(brought)
+            if root == self._rank:
+                (results,) = outputs
+                expect(self._size, len(results), "tensors to gather into")
+                places = [memory.write(result) for result in results]
+                fits(places[root], brought, "gather")
+                incoming = dict(enumerate(map(octets, places)))
+                (incoming[root],) = memory.apart([incoming[root]], [], [mine])
+            results, nbytes = outputs[0] if outputs else [], self._size * mine.nbytes
+            return self._begin(
+                "gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
+            )
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
-        memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "scatter"), outputs
-        place, outgoing = memory.write(tensor), dict[int, Tensor]()
-        mine = octets(place)
-        if root == self._rank:
-            expect(self._size, len(inputs[0]), "tensors to scatter")
-            parts = [memory.read(part) for part in inputs[0]]
-            fits(place, parts[root], "scatter")
-            outgoing = dict(enumerate(map(octets, parts)))
-            own = outgoing[root]
-            (mine,) = memory.apart([mine], [part for rank, part in outgoing.items() if rank != root], [own])
-        step, nbytes = self._step("scatter", opts), self._size * mine.nbytes
-        return self._begin(
-            "scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
-        )
+        with self._call("scatter", opts) as step:
+            memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "scatter"), outputs
+            place, outgoing = memory.write(tensor), dict[int, Tensor]()
+            mine = octets(place)
+            if root == self._rank:
+                (brought,) = inputs
+                expect(self._size, len(brought), "tensors to scatter")
+                parts = [memory.read(part) for part in brought]
+                fits(place, parts[root], "scatter")
+                outgoing = dict(enumerate(map(octets, parts)))
+                others = [part for rank, part in outgoing.items() if rank != root]
+                (mine,) = memory.apart([mine], others, [outgoing[root]])
+            nbytes = self._size * mine.nbytes
+            return self._begin(
+                "scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
+            )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Give tensor n to rank n, and get one from each."""
-        memory = Memory()
-        incoming, outgoing = [memory.write(out) for out in outputs], [memory.read(part) for part in inputs]
-        return self._all_to_all(memory, incoming, outgoing, outputs, opts)
+        with self._call("all_to_all", _options(_c10d.AllToAllOptions, opts)) as step:
+            memory = Memory()
+            incoming, outgoing = [memory.write(out) for out in outputs], [memory.read(part) for part in inputs]
+            return self._all_to_all(step, memory, incoming, outgoing, outputs)
 
     def all_to_all_single(
         self, output: Tensor, tensor: Tensor, incoming: Sequence[int], outgoing: Sequence[int], opts: Any = None
@@ -306,12 +329,13 @@ class ProcessGroup(DescribedGroup):
             outgoing: rows of the input per rank; none: equal parts.
             opts: torch's.
         """
-        memory = Memory()
-        places = cut(memory.write(output), output.shape, incoming, self._size)
-        parts = cut(memory.read(tensor), tensor.shape, outgoing, self._size)
-        return self._all_to_all(memory, places, parts, [output], opts)
+        with self._call("all_to_all", _options(_c10d.AllToAllOptions, opts)) as step:
+            memory = Memory()
+            places = cut(memory.write(output), output.shape, incoming, self._size)
+            parts = cut(memory.read(tensor), tensor.shape, outgoing, self._size)
+            return self._all_to_all(step, memory, places, parts, [output])
 
-    def _all_to_all(self, memory: Memory, places: Tensors, parts: Tensors, results: Tensors, opts: Any) -> GroupWork:
+    def _all_to_all(self, step: Step, memory: Memory, places: Tensors, parts: Tensors, results: Tensors) -> GroupWork:
         expect(self._size, len(parts), "tensors to send")
         expect(self._size, len(places), "tensors to receive")
         fits(places[self._rank], parts[self._rank], "all_to_all")
@@ -320,7 +344,6 @@ class ProcessGroup(DescribedGroup):
         apart = memory.apart([places[n] for n in order], [parts[n] for n in others], [parts[self._rank]])
         outgoing = dict(enumerate(map(octets, parts)))
         incoming = {n: octets(place) for n, place in zip(order, apart, strict=True)}
-        step = self._step("all_to_all", _options(_c10d.AllToAllOptions, opts))
         return self._begin("all_to_all", lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
 
     # ------------------------------------------------------------ messages
@@ -349,8 +372,8 @@ class ProcessGroup(DescribedGroup):
 
     def barrier(self, opts: Any = None) -> GroupWork:
         """Wait for every rank."""
-        step = self._step("barrier", _options(_c10d.BarrierOptions, opts))
-        return self._begin("barrier", lambda: self._engine.barrier(step), Memory(), [])
+        with self._call("barrier", _options(_c10d.BarrierOptions, opts)) as step:
+            return self._begin("barrier", lambda: self._engine.barrier(step), Memory(), [])
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for every rank; the error names all that did not come, whatever `wait_all_ranks`."""
@@ -366,14 +389,16 @@ class ProcessGroup(DescribedGroup):
 
     # ------------------------------------------------------------ running
 
-    def _step(self, kind: str, opts: Any) -> Step:
+    def _call(self, kind: str, opts: Any) -> Refusable:
+        """Number a collective. All are in one line, as torch has it."""
+        self._check_whole()
         given = opts.timeout
         timeout = given if given > timedelta(0) else self._timeout
-        return Step(kind, self._calls.number(kind), timeout.total_seconds())  # all in one line, as torch has it
+        step = Step(kind, self._calls.number(kind), timeout.total_seconds())
+        return Refusable(self._loop, self._engine, step)
 
     def _begin(self, name: str, start: Start, memory: Memory, results: Tensors, nbytes: int | None = None) -> GroupWork:
         """Begin a collective; `nbytes` is what it moves if ranks would not all take it for the same."""
-        self._check_whole()
         nbytes, patience = memory.nbytes if nbytes is None else nbytes, self._timeout.total_seconds()
         return self._calls.begin(name, self._name, start, memory, results, nbytes=nbytes, patience=patience)
 

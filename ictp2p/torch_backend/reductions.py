@@ -33,7 +33,7 @@ _OF_BOOLS = {"sum": "max", "max": "max", "bor": "max", "product": "min", "min": 
 class Reduction:
     """One reduction of tensors of one type.
 
-    Refused here, before the call has a number: a rank that was refused alone has made no call.
+    Refused here, before anything has left: the other ranks are told (`refusals`).
 
     Raises:
         ConfigError: the type has no such operation, or its products with a factor would be of another.

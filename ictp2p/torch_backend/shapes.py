@@ -1,7 +1,7 @@
 """Whether tensors and ranks fit each other and the group, and how tensors are cut into the ranks' parts.
 
-All tensors here are flat. What does not fit is an error at the caller, before anything has left: the other ranks then
-wait in vain and say so in their turn, as with any backend, but nobody is sent bytes that mean something else to it.
+All tensors here are flat. What does not fit is an error at the caller, before anything has left, and the other ranks
+are told (`refusals`): nobody is sent bytes that mean something else to it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def cut(flat: Tensor, shape: torch.Size, rows: Sequence[int], size: int) -> list
     """Cut a tensor that had `shape` by rows of it: so many for each rank, or evenly where none are given.
 
     Raises:
-        ConfigError: they are not as many as ranks, or do not add up to all rows; or there are none, as in a scalar.
+        ConfigError: they are not as many as ranks, or do not add up to all rows, or one is negative; or there are none,
+            as in a scalar.
     """
     if not shape:
         raise ConfigError("a tensor without dimensions has no rows to cut it by")
@@ -72,6 +73,6 @@ def cut(flat: Tensor, shape: torch.Size, rows: Sequence[int], size: int) -> list
             raise ConfigError(f"{height} rows do not make {size} equal parts")
         rows = [height // size] * size
     expect(size, len(rows), "split sizes")
-    if sum(rows) != height:
-        raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows")
+    if min(rows) < 0 or sum(rows) != height:
+        raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows, none negative")
     return list(torch.split(flat, [count * (flat.numel() // max(1, height)) for count in rows]))

@@ -22,4 +22,18 @@ MUTATIONS: Final = (
         'tag = self._tag(step, "", self._edge(source, target))',
         ("torch_backend/test_group_messages.py::test_a_message_arrives_whole_or_not_at_all",),
     ),
+    Mutation(
+        "refused-in-pages",
+        "What is said of a refusal fits in a frame.",
+        "printable(words)[:_MOST]",
+        "printable(words)",
+        ("torch_backend/test_refusals.py::test_a_page_of_words_is_told_in_part_and_breaks_no_connection",),
+    ),
+    Mutation(
+        "types-to-come-unsaid",
+        "Ranks that coalesce more types than others are told, and do not wait for these.",
+        'f"{step.kind}{what}{step.then}"',
+        'f"{step.kind}{what}"',
+        ("torch_backend/test_refusals.py::test_ranks_that_coalesce_other_types_are_told",),
+    ),
 )

@@ -15,16 +15,9 @@ MUTATIONS: Final = (
     Mutation(
         "types-reduced-as-one",
         "Of several tensors that are reduced at once each is reduced as what it is.",
-        "{out.dtype: Reduction(opts.reduceOp, out.dtype) for out in outputs}",
-        "dict.fromkeys([out.dtype for out in outputs], Reduction(opts.reduceOp, outputs[0].dtype))",
+        "{out.dtype: Reduction(operation, out.dtype) for out in outputs}",
+        "dict.fromkeys([out.dtype for out in outputs], Reduction(operation, outputs[0].dtype))",
         ("torch_backend/test_parity.py::test_every_collective_gives_what_gloo_gives",),
-    ),
-    Mutation(
-        "refused-and-counted",
-        "A call that is refused on one rank does not shift those after it.",
-        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n",
-        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n        self._calls.number('gather')\n",
-        ("torch_backend/test_group_tensors.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
     ),
     Mutation(
         "shut-down-after-the-end",
