@@ -97,13 +97,24 @@ def _place(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     return model.get_submodule(path), leaf
 
 
-def _check(model: torch.nn.Module) -> None:
+def to_train(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Give the parameters that are trained, by name.
+
+    Raises:
+        ConfigError: there is none.
+    """
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    if not trained:
+        why = "none requires a gradient" if any(True for _ in model.parameters()) else "it has none at all"
+        raise ConfigError(f"model {type(model).__name__} has no parameter that could be trained: {why}")
+    return trained
+
+
+def _check(model: torch.nn.Module) -> None:
     lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
     if lazy is not None:
         raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
-    if not trained:
-        raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    trained = to_train(model)
     if not any(local(p).numel() for p in trained.values()):
         raise ConfigError(
             f"what {type(model).__name__} has to train has no element here: {', '.join(list(trained)[:3])}"

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from ictp2p.errors import ConfigError, shown
+from ictp2p.sync.model.tensors import to_train
 from ictp2p.sync.state.local import is_distributed
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
@@ -34,10 +35,12 @@ class Trainees:
         inner: its optimizer.
 
     Raises:
-        ConfigError: the optimizer steps parameters that are not the model's, or not all that require gradients.
+        ConfigError: the model has nothing to train; or the optimizer steps parameters that are not the model's, or not
+            all that require gradients.
     """
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+        to_train(model)  # else what is said is that the optimizer, which cannot be empty, holds another's
         self.model, self.inner = model, inner
         """Whose they are, and what steps them."""
         self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]

@@ -68,9 +68,9 @@ def test_what_belongs_together_comes_into_one_fragment() -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (nn.Linear(3, 1).requires_grad_(False), "Linear has no parameter that could be trained"),
+        (nn.Linear(3, 1).requires_grad_(False), "model Linear has no parameter that could be trained: none requires"),
         (nn.ParameterList([nn.Parameter(torch.empty(0))]), "has to train has no element here: 0"),
-        (nn.ReLU(), "ReLU has no parameter"),
+        (nn.ReLU(), "model ReLU has no parameter that could be trained: it has none at all"),
         (nn.ParameterList([nn.Parameter(torch.ones(2, dtype=torch.complex64))]), "'0' is torch.complex64"),
         (nn.Linear(3, 1, device="meta"), "'weight' has no memory yet"),
         (nn.LazyLinear(3), "'weight' has no shape yet"),

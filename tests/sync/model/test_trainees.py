@@ -27,6 +27,13 @@ def test_an_optimizer_of_another_copy_of_the_model_is_refused() -> None:
         Trainees(model, sgd(copy.deepcopy(model)))
 
 
+@pytest.mark.parametrize("model", [nn.ReLU(), nn.Linear(3, 2).requires_grad_(False)], ids=["none", "frozen"])
+def test_a_model_without_anything_to_train_is_told_so_and_not_of_its_optimizer(model: nn.Module) -> None:
+    """Regression: no optimizer is empty, so this one is of another model, and that was all that was said."""
+    with pytest.raises(ConfigError, match=f"model {type(model).__name__} has no parameter that could be trained"):
+        Trainees(model, sgd(nn.Linear(3, 2)))
+
+
 def test_a_lazy_parameter_is_left_to_who_names_it() -> None:
     """Regression: torch's own error was raised, from the middle of the check."""
     model = nn.LazyLinear(2)
