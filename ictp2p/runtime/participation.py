@@ -94,7 +94,9 @@ class Participation:
         """
         check_name(work.spec.codec)
         if self._standing is not None:
-            raise LocalProtocolError("another collective of this peer is still under way")
+            raise LocalProtocolError(
+                "another round of this peer is still under way: are there two policies, or calls in several threads?"
+            )
         if not self._driver.core.leading:
             raise RoundAborted(f"this peer does not lead cluster {self._cluster}")
         loop = asyncio.get_running_loop()

@@ -4,17 +4,21 @@ The user's loop stays as it is. It may call `step()` with gradients in hand, or 
 Lightning does; either way they are averaged before the optimizer sees them. A closure that is called several times in a
 step (a line search) asks for the gradient at points where the others are not, so there is nothing to average. The step
 may be compiled; what happens before and after it is not.
+
+Steps follow one another, on this worker as on the others. So while one thread is at what happens before or after its
+step, another one that comes to it is refused, before anything was done for it: both would be in one round.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import torch
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.uncompiled import never_compiled
 
 _T = TypeVar("_T")
@@ -25,6 +29,31 @@ class Hook(Protocol):
 
     def remove(self) -> None:
         """Take it away."""
+
+
+class Alone:
+    """What one thread at a time may be in, though several times, as a signal handler is. Any other is refused.
+
+    Raises:
+        LocalProtocolError: another thread is in it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._name = ""
+        """Of the thread that is in it."""
+
+    def __enter__(self) -> None:
+        mine = threading.current_thread().name
+        if not self._lock.acquire(blocking=False):
+            raise LocalProtocolError(
+                f"thread {mine!r} steps the optimizer of a policy while thread {self._name!r} does: steps follow one "
+                "another, so take them in one thread"
+            )
+        self._name = mine
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Hooks:
@@ -41,6 +70,7 @@ class Hooks:
         self._inner = inner
         self._before: Callable[[], None] = lambda: None
         self._set: list[Hook] = []
+        self._alone = Alone()
 
     def __bool__(self) -> bool:
         return bool(self._set)
@@ -56,11 +86,13 @@ class Hooks:
 
         @never_compiled
         def before_step(*given: Any) -> Any:
-            return self._before_step(*given)
+            with self._alone:
+                return self._before_step(*given)
 
         @never_compiled
         def after_step(*_: Any) -> None:
-            after()
+            with self._alone:
+                after()
 
         self._set.append(self._inner.register_step_pre_hook(before_step))
         self._set.append(self._inner.register_step_post_hook(after_step))

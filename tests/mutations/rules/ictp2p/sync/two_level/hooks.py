@@ -12,4 +12,13 @@ MUTATIONS: Final = (
         "        self._set = []\n",
         ("sync/two_level/test_policy.py::test_a_policy_that_has_ended_goes_with_whoever_held_it",),
     ),
+    Mutation(
+        "steps-of-two-threads-in-one-round",
+        "Steps follow one another: while one thread is at one another thread is refused, by name.",
+        "        if not self._lock.acquire(blocking=False):\n",
+        "        if not self._lock.acquire():\n",
+        (
+            "sync/two_level/test_hooks.py::test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_named",
+        ),
+    ),
 )
