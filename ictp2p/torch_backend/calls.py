@@ -22,6 +22,8 @@ from ictp2p.torch_backend.memory import Memory
 from ictp2p.torch_backend.work import GroupWork, calls_back
 from ictp2p.types import PeerId
 
+_SEVERAL = " (this rank calls from several threads: ranks have to call in one order, or in a group for each thread)"
+"""What else is said where ranks call different things, if so."""
 Start: TypeAlias = Callable[[], Awaitable[int | None]]
 """Runs a call; gives the rank that a message came from, if it is one."""
 
@@ -33,6 +35,10 @@ class Calls:
         self.peers: Sequence[PeerId] = ()
         self._loop = loop
         self._number = 0
+        self._caller = 0
+        """The thread that made the last one."""
+        self._several = False
+        """Whether more than one has made any."""
         self._lock = threading.RLock()  # reentrant: a signal handler may end the group while its thread makes a call
         self._pending: dict[asyncio.Task[None], None] = {}
         self._abreast = Abreast()
@@ -53,6 +59,8 @@ class Calls:
         self._loop.check_process()  # before the lock, which a thread may have held that was not forked along
         with self._lock:
             self._number += 1
+            before, self._caller = self._caller, threading.get_ident()
+            self._several = self._several or before not in (0, self._caller)
             return self._number
 
     def begin(
@@ -138,7 +146,7 @@ class Calls:
             work.finish(_shut_down(name))
             raise
         except BaseException as error:
-            work.finish(translated(error, name, self.peers))
+            work.finish(translated(error, name, self.peers, _SEVERAL if self._several else ""))
         else:
             work.finish(source=-1 if source is None else source)
 

@@ -79,11 +79,20 @@ class VersionRefused(VersionMismatch, dist.DistStoreError):
     """A group was not formed: a rank has cards of another version."""
 
 
-def translated(error: BaseException, doing: str, names: Sequence[PeerId]) -> BaseException:
-    """Give what a caller sees of an error that ended what was being done; `names` are the ranks' ids, in order."""
+def translated(error: BaseException, doing: str, names: Sequence[PeerId], aside: str = "") -> BaseException:
+    """Give what a caller sees of an error that ended what was being done.
+
+    Args:
+        error: it.
+        doing: what was being done.
+        names: the ranks' ids, in order.
+        aside: what is said beside it where ranks call different things.
+    """
     if isinstance(error, TimeoutError):
         return RankTimeout(f"{doing}: nobody came in time", (), ())
-    return named(error, doing, names) if isinstance(error, IctError) else error
+    if not isinstance(error, IctError):
+        return error
+    return named(error, doing, names, aside if isinstance(error, CallsDiffer) else "")
 
 
 def again(error: BaseException) -> BaseException:
@@ -98,9 +107,9 @@ def again(error: BaseException) -> BaseException:
     return twin
 
 
-def named(error: IctError, doing: str, names: Sequence[PeerId]) -> IctError:
+def named(error: IctError, doing: str, names: Sequence[PeerId], aside: str = "") -> IctError:
     """Say the same with ranks for peers, and what was being done."""
-    text = str(error)
+    text = f"{error}{aside}"
     for rank, name in enumerate(names):
         text = text.replace(name, f"rank {rank}")
     if isinstance(error, ParticipantLost | CollectiveTimeout | CallsDiffer):

@@ -106,6 +106,26 @@ def test_what_is_raised_is_torchs_own_and_names_the_rank() -> None:
     assert together(2, act) == [(1,), (0,)]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_who_calls_from_several_threads_is_told_of_that_too(threads: int) -> None:
+    """Regression: what each called was all that was said, and a program reads as if it had one order."""
+
+    def act(group: ProcessGroup, rank: int) -> str:
+        works = [group.allreduce([torch.ones(5 + rank)])]
+        if threads == 2:
+            other = threading.Thread(target=lambda: works.append(group.allreduce([torch.ones(6 - rank)])))
+            other.start()
+            other.join(20)
+        else:
+            works.append(group.allreduce([torch.ones(6 - rank)]))
+        with pytest.raises(RanksDiffer) as caught:
+            works[-1].wait()
+        return str(caught.value)
+
+    for words in together(2, act):
+        assert ("this rank calls from several threads" in str(words)) == (threads == 2), words
+
+
 def _sized(sizes: list[int]) -> Call:
     """An exchange in which this rank gives and gets so much, with each rank as much as it."""
     return lambda group, _: group.all_to_all_single(torch.zeros(sum(sizes)), torch.ones(sum(sizes)), sizes, sizes)

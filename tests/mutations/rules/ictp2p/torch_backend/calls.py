@@ -19,4 +19,11 @@ MUTATIONS: Final = (
         "        if False:\n",
         ("torch_backend/test_fork.py",),
     ),
+    Mutation(
+        "threads-unsaid",
+        "Where ranks call different things, who calls from several threads is told so, and nobody else.",
+        "self._several or before not in (0, self._caller)",
+        "self._several and before not in (0, self._caller)",
+        ("torch_backend/test_differing.py::test_who_calls_from_several_threads_is_told_of_that_too",),
+    ),
 )
