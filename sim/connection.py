@@ -58,6 +58,8 @@ class Endpoint(asyncio.Transport):
         """Whether its packets fit everywhere."""
         self.swallowed = False
         """Whether a packet of it is larger than its way carries, and lost each time that it is sent."""
+        self.forgotten = False
+        """Whether nothing passes on it any more, whatever passes on others."""
         self._net = internet
         self._loop = internet.loop
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
@@ -436,7 +438,7 @@ class Endpoint(asyncio.Transport):
 
     def path_changed(self) -> None:
         """Something was cut or mended somewhere."""
-        self._cut = self._net.blocked(self.local, self.remote)
+        self._cut = self.forgotten or self._net.blocked(self.local, self.remote)
         self.swallowed = self._is_swallowed() and (self.swallowed or self._way.busy)
         self._way.open(not (self._cut or self.swallowed))
         self._patience.path_changed(busy=self._way.busy)
@@ -453,6 +455,11 @@ class Endpoint(asyncio.Transport):
     def _drop_queue(self) -> None:
         self._way.drop()
         self._patience.drop()
+
+    def forget(self) -> None:
+        """What stands on the way has no memory of this connection any more, and tells nobody."""
+        self.forgotten = True
+        self.path_changed()
 
     def reset_by_peer(self) -> None:
         """A reset arrives out of the blue."""

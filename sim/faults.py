@@ -232,6 +232,22 @@ class ResetConnections(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetConnections(Fault):
+    """Nothing passes any more on this share of the connections between `a` and `b`; others and new ones work.
+
+    So does a middlebox whose table overflows, or one of several paths over which connections are spread by hash.
+    """
+
+    a: str
+    b: str
+    share: float = within(SHARE, default=0.5)
+    how: How = "blackhole"
+
+    def apply(self, world: World) -> None:
+        world.forget_connections(self.a, self.b, share=self.share, how=self.how)
+
+
+@dataclass(frozen=True, slots=True)
 class ClockSkew(Fault):
     """A host's clock jumps ahead by `offset` seconds and runs at `rate` from now on."""
 
@@ -360,7 +376,8 @@ FAULTS: Mapping[str, type[Fault]] = {
     kind.__name__: kind
     for kind in (
         Crash, CrashOnSave, DiskFull, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss,
-        Corrupt, Swallow, ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
+        Corrupt, Swallow, ResetConnections, ForgetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap,
+        SwizzleClog, Calm,
     )
 }  # fmt: skip
 """Every fault by name."""

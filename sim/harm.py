@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from sim.building import Building
-from sim.limits import CLOCK_RATE, DURATION, LASTING, NTH, OFFSET, WORKERS, check
+from sim.limits import CLOCK_RATE, DURATION, LASTING, NTH, OFFSET, SHARE, WORKERS, check
 from sim.loop import Process
 from sim.topology import Barrier, How
 
@@ -104,12 +104,12 @@ class Harm(Building):
 
     def reset_connections(self, a: str, b: str) -> None:
         """Reset every connection between two clusters or hosts, once."""
+        self.loop.perform(lambda: self.internet.reset_between(_between(a, b)))
 
-        def between(x: str, y: str) -> bool:
-            one, two = {x, x.split("/")[0], "*"}, {y, y.split("/")[0], "*"}
-            return (a in one and b in two) or (b in one and a in two)
-
-        self.loop.perform(lambda: self.internet.reset_between(between))
+    def forget_connections(self, a: str, b: str, *, share: float = 0.5, how: How = "blackhole") -> None:
+        """Have nothing pass any more on this share of the connections between two clusters or hosts, or reset them."""
+        check("share", share, SHARE)
+        self.loop.perform(lambda: self.internet.forget_between(_between(a, b), share, told=how == "reset"))
 
     def skew(self, host: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
         """Move a host's clock and change how fast it runs, now and in its next lives."""
@@ -175,3 +175,13 @@ class Harm(Building):
         process = self.hosts[host].process
         if process is not None:
             act(process)
+
+
+def _between(a: str, b: str) -> Callable[[str, str], bool]:
+    """Whether a connection leads from one of two clusters or hosts ("*": all) to the other."""
+
+    def between(x: str, y: str) -> bool:
+        one, two = {x, x.split("/")[0], "*"}, {y, y.split("/")[0], "*"}
+        return (a in one and b in two) or (b in one and a in two)
+
+    return between

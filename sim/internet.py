@@ -100,6 +100,15 @@ class Internet:
         for end in [e for e in self.endpoints if names(e.local, e.remote)]:
             end.reset_by_peer()
 
+    def forget_between(self, names: Callable[[str, str], bool], share: float, *, told: bool) -> None:
+        """Forget this share of the connections between hosts for which `names` says so; their ends may be `told`."""
+        seen: set[Endpoint] = set()
+        for end in [e for e in self.endpoints if names(e.local, e.remote)]:
+            if end.peer not in seen and self.chance.happens(share, "forget", end.local, end.remote):
+                for each in (end, end.peer):
+                    each.reset_by_peer() if told else each.forget()
+            seen.add(end)
+
     def blocked(self, source: str, target: str) -> bool:
         """Whether what one host sends to another vanishes."""
         return target not in self.processes or self.topology.blocked(source, target) is not None

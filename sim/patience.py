@@ -85,7 +85,8 @@ class Patience:
 
     def _is_dark(self) -> bool:
         here, there = self._end.local, self._end.remote
-        return self._end.swallowed or self._net.blocked(here, there) or self._net.blocked(there, here)
+        lost = self._end.swallowed or self._end.forgotten
+        return lost or self._net.blocked(here, there) or self._net.blocked(there, here)
 
     def _relieved(self, since: float) -> None:
         """The path is back: what was withheld leaves when TCP next tries."""

@@ -269,6 +269,24 @@ def test_what_was_sent_into_a_short_cut_arrives_in_order_once_it_heals(one_way: 
     assert not pair.dialer.lost
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_connection_that_is_forgotten_is_dead_while_others_work(told: bool) -> None:
+    pair = Pair().connect()
+    dead, living = (pair.dialer, pair.acceptor), (Caught(), Caught())
+    began, ends = pair.loop.now, iter(living[1:])
+    pair.net.listeners[B].factory = lambda: next(ends)
+    pair.loop.perform(lambda: pair.net.forget_between(lambda here, there: True, 0.999, told=told))
+    pair.as_("a", pair.network("a").connect(lambda: living[0], B, 5))
+    pair.net.changed()
+    for one in (dead[0], living[0]):
+        one.transport.write(b"still there?")
+    pair.loop.run_to(began + 1)
+    assert [bool(end.lost) for end in dead] == [told, told]
+    pair.loop.run_to(began + KEEPALIVE + 1)
+    assert (dead[1].data, living[1].data) == (b"", b"still there?")
+    assert [bool(end.lost) for end in (*dead, *living)] == [True, True, False, False]
+
+
 def test_a_killed_process_is_told_of_by_its_kernel_and_a_dark_host_is_not() -> None:
     pair = Pair().connect()
     began = pair.loop.now

@@ -30,6 +30,7 @@ from sim.faults import (
     Cut,
     DiskFull,
     Fault,
+    ForgetConnections,
     Heal,
     Join,
     KillLeader,
@@ -135,6 +136,10 @@ class Worlds(RuleBasedStateMachine):
     @rule(a=clusters, b=clusters)
     def reset(self, a: int, b: int) -> None:
         self._inject(ResetConnections(*self._pair(a, b)))
+
+    @rule(a=clusters, b=clusters, share=st.floats(0.1, 0.9), how=hows)
+    def forget(self, a: int, b: int, share: float, how: Any) -> None:
+        self._inject(ForgetConnections(*self._pair(a, b), share, how))
 
     @rule(a=clusters, b=clusters, down=seconds, up=seconds)
     def flap(self, a: int, b: int, down: float, up: float) -> None:
