@@ -295,7 +295,7 @@ class CollectiveCalls:
 
         Messages of one tag arrive in the order in which they were sent, each once, also where connections break; any
         number may be under way. They are copied when the call is made. This ends once `recv` has. Where the receiving
-        leader dies before it could say so, its heir is given the message, too.
+        leader dies, or is taken for dead, before it could say so, its heir is given the message, too.
 
         Args:
             tensors: one or several, of any types.

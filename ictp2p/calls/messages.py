@@ -9,9 +9,9 @@ that word does not come, for the connection broke or the time of the `recv` was 
 the next one. A word that was lost is said again with the next request, by the number of the message; numbers begin
 anywhere in each life of a sender. There may be no such request: who receives may be about to answer, to a sender that
 waits for that word first. So whoever has sent all of a message, and lost the connection, asks for the word as well.
-Thus while both leaders live a message comes exactly once, whatever becomes of their connections. The heir of a leader
-that died before its word had arrived is given the message as well: of two that cannot know, the sender is the one that
-goes on.
+Thus while both lead a message comes exactly once, whatever becomes of their connections. The heir of a leader whose
+word had not arrived is given the message as well, whether that one died or stands still: of two that cannot know, the
+sender is the one that goes on. It waits for no connection of the former leader to stall, and ends no message over it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -49,6 +50,7 @@ from ictp2p.machine import Notice
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 
+_Whose = TypeVar("_Whose", ClusterId, PeerId)
 _KIND = "message"
 _WORD = "message's word"
 _PAUSE = 0.1
@@ -57,7 +59,7 @@ _ASKED = 64
 """Messages of one cluster that are asked for at a time. Who asks for one that is not sent yet costs both sides a task,
 and holds up nobody until there are so many."""
 _MOVING = 4
-"""Messages that are on their way to one cluster at a time: the first ones would come late if all shared the line."""
+"""Messages that are on their way to one leader at a time: the first ones would come late if all shared the line."""
 _NUMBER = struct.Struct("!Q")
 """What follows a message: which it is."""
 _RARELY = 10.0
@@ -97,16 +99,18 @@ class _Message:
 
 
 class _Box:
-    """What waits for one cluster under one tag. The first is served to one asker at a time.
+    """What waits for one cluster under one tag. An asker is served the first of it, once it has had the one before.
 
-    It is there for as long as somebody sends or asks. So a program may use a tag once and never again, and what others
-    ask for is bounded by how much is served to each of them at a time.
+    Each has a turn of its own: a leader that stands still holds up none of what its heir asks for.
+
+    The box is there for as long as somebody sends or asks. So a program may use a tag once and never again, and what
+    others ask for is bounded by how much is served to each of them at a time.
     """
 
     def __init__(self) -> None:
         self.users = 0
         self.waiting: OrderedDict[int, _Message] = OrderedDict()
-        self.turn = asyncio.Lock()
+        self.turns: WeakValueDictionary[PeerId, asyncio.Semaphore] = WeakValueDictionary()
         self.filled = asyncio.Event()
 
     def received(self, number: int) -> None:
@@ -124,8 +128,8 @@ class Messages:
         self._boxes: defaultdict[tuple[ClusterId, int], _Box] = defaultdict(_Box)
         self._asking: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
         """For whom something is asked of each cluster: nothing is kept of one that nobody asks any more."""
-        self._moving: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
-        """What is on its way to each cluster, of what it has asked for."""
+        self._moving: WeakValueDictionary[PeerId, asyncio.Semaphore] = WeakValueDictionary()
+        """What is on its way to each leader, of what it has asked for."""
         self._lines: WeakValueDictionary[tuple[ClusterId, int], asyncio.Lock] = WeakValueDictionary()
         """Of each tag one asks at a time, in the order of the calls: one that has to ask again would be overtaken."""
         self._posted = int.from_bytes(peer.random_bytes(7))
@@ -253,7 +257,7 @@ class Messages:
         self._check_leaders(peer, wanted.cluster)
         with self._box(wanted.cluster, wanted.tag) as box:
             box.received(wanted.has)
-            async with box.turn, self._place(box, peer, wanted.cluster):
+            async with _turns(box.turns, peer, 1), self._place(box, peer, wanted.cluster):
                 number, message = next(iter(box.waiting.items()))
                 if message.shapes != wanted.shapes:
                     room = wanted.shapes.decode()
@@ -261,6 +265,7 @@ class Messages:
                     message.offered = False
                     raise MeshMismatch(message.refused)
                 yield message.body.numpy().data
+                self._check_leaders(peer, wanted.cluster)  # its heir may be given it, and who was asleep may wake
                 if number not in box.waiting:  # who sends has been told so, and may send it once more
                     raise RoundAborted("the message was withdrawn while it was under way")
                 message.offered = True
@@ -305,7 +310,7 @@ class Messages:
         """Hold a place among those that move, once there is something to move; meanwhile it may be withdrawn again."""
         while True:
             await self._fill(box, peer, cluster)
-            async with _turns(self._moving, cluster, _MOVING):
+            async with _turns(self._moving, peer, _MOVING):
                 self._check_leaders(peer, cluster)
                 if box.waiting:
                     yield
@@ -353,8 +358,8 @@ class Messages:
             raise RoundAborted(f"this peer does not lead cluster {self._peer.cluster}: its leader sends and receives")
 
 
-def _turns(table: WeakValueDictionary[ClusterId, asyncio.Semaphore], of: ClusterId, most: int) -> asyncio.Semaphore:
-    """The turns of a cluster; they last for as long as somebody has one, or waits."""
+def _turns(table: WeakValueDictionary[_Whose, asyncio.Semaphore], of: _Whose, most: int) -> asyncio.Semaphore:
+    """The turns of a cluster, or of one peer; they last for as long as somebody has one, or waits."""
     turns = table.get(of)
     if turns is None:
         turns = table[of] = asyncio.Semaphore(most)

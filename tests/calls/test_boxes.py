@@ -218,6 +218,35 @@ async def test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdraw
     assert not messages._moving
 
 
+async def test_a_leader_that_stands_still_holds_up_nothing_of_its_heir_and_is_given_nothing_any_more() -> None:
+    """Regression: what was on its way to a stopped leader kept its heir waiting until that connection had stalled."""
+    handlers: list[Any] = []
+    directory = SimpleNamespace(leader_of=lambda _: LEADER)
+    bulk = SimpleNamespace(serve=lambda _, handler, limit: handlers.append(handler))
+    core = SimpleNamespace(leading=True, directory=directory)
+    peer: Any = SimpleNamespace(cluster="a", core=core, bulk=bulk, subscribe=lambda _: None, random_bytes=bytes)
+    messages = Messages(peer)
+    sends = [
+        asyncio.create_task(messages.send(torch.full((1,), tag, dtype=torch.uint8), b"", OTHER, tag, FOR_EVER))
+        for tag in range(4)
+    ]
+    await asyncio.sleep(0)
+    asked = [msgspec.msgpack.encode((OTHER, tag, b"")) for tag in range(4)]
+    standing = [handlers[0](LEADER, each) for each in asked]
+    for reply in standing:
+        await anext(reply)
+    directory.leader_of = lambda _: HEIR
+    given = [handlers[0](HEIR, each) for each in asked]
+    for tag, reply in enumerate(given):
+        assert bytes(await asyncio.wait_for(anext(reply), 5)) == bytes([tag])
+    for reply in standing:
+        with pytest.raises(RoundAborted, match="does not lead"):
+            await anext(reply)
+    for reply in given:
+        await ends(reply)
+    await asyncio.gather(*sends)
+
+
 async def ends(reply: AsyncGenerator[Any, None]) -> None:
     """Say that all of a message is there: its number is what is left of it."""
     number, receipt = await anext(reply), await anext(reply)

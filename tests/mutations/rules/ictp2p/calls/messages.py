@@ -54,6 +54,36 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "message-ended-to-the-deposed",
+        "Whoever was deposed while a message came is not given the end of it: its heir may be given it.",
+        "                self._check_leaders(peer, wanted.cluster)  # its heir",
+        "                # its heir",
+        (
+            "calls/test_boxes.py"
+            "::test_a_leader_that_stands_still_holds_up_nothing_of_its_heir_and_is_given_nothing_any_more",
+        ),
+    ),
+    Mutation(
+        "heir-held-up",
+        "A leader that stands still in the middle of a message does not hold up what its heir asks for.",
+        "_turns(box.turns, peer, 1)",
+        "_turns(box.turns, PeerId(wanted.cluster), 1)",
+        (
+            "calls/test_boxes.py"
+            "::test_a_leader_that_stands_still_holds_up_nothing_of_its_heir_and_is_given_nothing_any_more",
+        ),
+    ),
+    Mutation(
+        "heir-waits-for-a-place",
+        "Messages that move to a leader that stands still leave their places to those of its heir.",
+        "_turns(self._moving, peer, _MOVING)",
+        "_turns(self._moving, PeerId(cluster), _MOVING)",
+        (
+            "calls/test_boxes.py"
+            "::test_a_leader_that_stands_still_holds_up_nothing_of_its_heir_and_is_given_nothing_any_more",
+        ),
+    ),
+    Mutation(
         "message-gone-unheard",
         "A message stays at its sender until the receiver has said that it is there.",
         "            try:\n                yield RECEIPT\n",
