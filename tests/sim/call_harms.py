@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from sim import World
 from sim.host import Host
+from sim.topology import How
 
 Life: TypeAlias = tuple[str, int]
 """A worker's name, and which of its lives."""
@@ -59,6 +60,10 @@ class Harmed:
                 self.sleep(host, harm.seconds)
             case "cut" if len({name[0] for name in self.names}) > 2:
                 self.cut(host, harm.seconds)
+            case "reset" | "forget":
+                for other in sorted({name[0] for name in self.names} - {host.cluster}):
+                    how: How = "reset" if harm.kind == "reset" else "blackhole"
+                    self.world.forget_connections(host.cluster, other, how=how)
 
     def crash(self, hosts: Sequence[Host], again: float | None = None) -> None:
         """Kill them, and start them again after so many seconds, if any."""

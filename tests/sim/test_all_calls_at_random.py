@@ -22,7 +22,9 @@ LAYOUTS = ((2, 2), (3, 1), (1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 2), (3,))
 HARMS = st.builds(
     Harm,
     st.floats(0.01, 3.0),
-    st.sampled_from(["crash", "restart", "restart", "sleep", "sleep", "cut", "down", "two", "leave", "voters"]),
+    st.sampled_from(
+        ["crash", "restart", "restart", "sleep", "sleep", "cut", "down", "two", "leave", "voters", "reset", "forget"]
+    ),
     st.integers(0, 7),
     st.sampled_from([0.3, 1.5, 5.0, 12.0]),
 )
