@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import ictp2p
 from ictp2p.errors import ConfigError, LocalProtocolError
@@ -193,6 +194,34 @@ def test_a_policy_that_somebody_elses_loop_enters_and_leaves() -> None:
                 peer.drain()
         embedded.leave()
         assert (steps, policy.version, embedded.policy) == (4, 3, policy)
+
+
+@pytest.mark.real
+def test_a_checkpoint_has_the_newest_agreed_state_and_another_process_goes_on_from_it(tmp_path: Path) -> None:
+    """Regression: a trainer had no place for it, and a mesh that was stopped as a whole waited for one for ever."""
+    file = tmp_path / "checkpoint.safetensors"
+
+    def embedded(peer: ictp2p.Peer) -> tuple[Embedded, ictp2p.LocalSGD, torch.nn.Module, torch.optim.Optimizer]:
+        model = torch.nn.Linear(2, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        loop = Embedded(peer, ictp2p.LocalSGD, {"sync_every": 2}, file)
+        return loop, loop.enter(model, [inner], []), model, inner
+
+    config = ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])
+    with ictp2p.Peer(config) as peer:
+        loop, policy, model, inner = embedded(peer)
+        for version in (1, 2, 2, 3):
+            model(torch.ones(1, 2)).sum().backward()
+            inner.step()
+            assert not loop.over()
+            assert policy.version == version
+            assert torch.equal(load_file(file)["weight"], policy.global_parameters()["weight"])
+        loop.leave()
+    with ictp2p.Peer(config) as peer:  # a mesh of its own, which would begin with the weights that it is given
+        loop, again, model, inner = embedded(peer)
+        assert torch.equal(again.global_parameters()["weight"], policy.global_parameters()["weight"])
+        assert again.rounds == policy.rounds == 2
+        loop.leave()
 
 
 @pytest.mark.real
@@ -448,6 +477,16 @@ def test_what_a_trainer_accumulates_is_counted_once(library: str, batches: int, 
 def test_what_a_policy_cannot_be_made_of_is_refused_where_it_is_given(policy: Any, options: Any, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         Embedded(None, policy, options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("module", "base"), [("huggingface", "transformers.TrainerCallback"), ("lightning", "lightning.pytorch.Callback")]
+)
+def test_a_checkpoint_that_no_file_can_be_is_refused_where_it_is_given(
+    module: str, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="3 is not valid as the name of a checkpoint"):
+        callback_of(module, base, monkeypatch)(None, ictp2p.DiLoCo, checkpoint=3)
 
 
 def test_what_makes_something_else_than_a_policy_is_named() -> None:

@@ -3,11 +3,15 @@
 A trainer that is broken off by an error need not say so: Hugging Face's tells its callbacks nothing. The policy is then
 entered still, and its cluster waits for this worker's gradients. Whoever caught the error can leave it, and does so at
 the latest by entering the next one: two trainers do not run in one thread at once.
+
+Nor has a trainer a place where a policy could load and save what was agreed: it is made and entered in the same call.
+So that is done here, with a file that the callback is given. The trainer has restored its own part by then.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,22 +23,31 @@ from ictp2p.peer import Peer
 from ictp2p.sync.cluster.heal import Stateful
 from ictp2p.sync.options import STATEFUL, each_has, kind
 from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.state.checkpoint import place
 from ictp2p.sync.two_level.policy import Policy
 
 
 class Embedded:
     """A policy that is made, entered and left by somebody else's loop."""
 
-    def __init__(self, peer: Peer, policy: Callable[..., Policy], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        policy: Callable[..., Policy],
+        options: dict[str, Any],
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
         """Remember how the policy is made.
 
         Args:
             peer: started; it must stay so as long as training goes on.
             policy: takes the peer, the model, the optimizer, and `options`.
             options: of the policy.
+            checkpoint: a file of this worker's own, which the policy loads if it is there, and saves after each round.
 
         Raises:
-            ConfigError: what is to make the policy cannot, or `carry` or `sampler` of the options is no such thing.
+            ConfigError: what is to make the policy cannot; `carry` or `sampler` of the options is no such thing; or no
+                file can have the name of `checkpoint`.
         """
         if not callable(policy):
             raise ConfigError(f"policy {policy!r} makes no policy: give the class, such as ictp2p.DiLoCo")
@@ -44,6 +57,9 @@ class Embedded:
         self.policy: Policy | None = None
         """The one that was entered last; still readable after training."""
         self._peer, self._make, self._options = peer, policy, options
+        self._file = None if checkpoint is None else place(checkpoint)
+        self._saved = 0
+        """The version that is in the file, if this policy has written it."""
         self._inside = False
         self._thread = 0
         """Where it was entered last."""
@@ -65,7 +81,9 @@ class Embedded:
             accumulate: batches whose gradients the trainer adds up before each step.
 
         Raises:
-            ConfigError: there is not exactly one optimizer, or the sampler counts otherwise than the trainer.
+            ConfigError: there is not exactly one optimizer, or the sampler counts otherwise than the trainer; or the
+                checkpoint is another training's.
+            StateError: the checkpoint is damaged.
         """
         if len(optimizers) != 1:
             raise ConfigError(f"{len(optimizers)} optimizers: a policy goes with exactly one")
@@ -77,7 +95,9 @@ class Embedded:
         carry = (*self._options.get("carry", ()), *schedules)
         policy = self._make(self._peer, model, inner, **{**self._options, "carry": carry})
         kind(f"what {self._make!r} makes", policy, Policy)
-        self.policy = policy.__enter__()
+        if self._file is not None and self._file.exists():
+            policy.load(self._file)
+        self.policy, self._saved = policy.__enter__(), 0
         self._inside, self._thread = True, threading.get_ident()
         self._peer.embedded = self
         self._steps = self._peer.steps(itertools.repeat(None))
@@ -120,7 +140,12 @@ class Embedded:
             )
 
     def over(self) -> bool:
-        """After a step: whether the peer was asked to leave and has taken part in its last round, or all is trained."""
+        """After a step: whether the peer was asked to leave and has taken part in its last round, or all is trained.
+
+        Raises:
+            StateError: the checkpoint could not be written.
+        """
+        self._save()
         return next(self._steps, self) is self or self.finished
 
     def leave(self) -> None:
@@ -129,6 +154,12 @@ class Embedded:
             self._inside = False
             self._peer.embedded = None
             self.policy.__exit__(None, None, None)
+
+    def _save(self) -> None:
+        """Write the checkpoint if there was a round."""
+        if self._file is not None and self.entered.version > self._saved:
+            self._saved = self.entered.version
+            self.entered.save(self._file)
 
     def _leave_broken_off(self) -> None:
         self.leave()

@@ -30,6 +30,7 @@ be the trainer's `gradient_accumulation_steps`: all batches of a step are one bl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -47,18 +48,26 @@ except ImportError as error:
 class PolicyCallback(TrainerCallback):
     """Enters a policy when training begins, and leaves it when training ends or the peer has drained."""
 
-    def __init__(self, peer: Peer, policy: Callable[..., Policy], **options: Any) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        policy: Callable[..., Policy],
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> None:
         """Set it up without touching the network.
 
         Args:
             peer: started; it must stay so as long as training goes on.
             policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
+            checkpoint: a file of this worker's own for the agreed state: loaded if it is there, saved after each round.
             options: of the policy.
 
         Raises:
             ConfigError: one of these is no such thing.
         """
-        self._embedded = Embedded(peer, policy, options)
+        self._embedded = Embedded(peer, policy, options, checkpoint)
         self._seen = 0
 
     @property

@@ -27,6 +27,7 @@ trainer: that takes each for one of the whole mesh (`max_epochs=-1` leaves it to
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,7 @@ class PolicyCallback(Callback):
         policy: Callable[..., Policy],
         *,
         weigh: Callable[[Any], float] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         """Set it up without touching the network.
@@ -58,12 +60,13 @@ class PolicyCallback(Callback):
             peer: started; it must stay so as long as training goes on.
             policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
             weigh: what a batch weighs, its tokens say; None for its samples, the length of its first tensor.
+            checkpoint: a file of this worker's own for the agreed state: loaded if it is there, saved after each round.
             options: of the policy.
 
         Raises:
             ConfigError: one of these is no such thing.
         """
-        self._embedded = Embedded(peer, policy, options)
+        self._embedded = Embedded(peer, policy, options, checkpoint)
         if weigh is not None and not callable(weigh):
             raise ConfigError(f"weigh {weigh!r} is nothing that says what a batch weighs")
         self._weigh = weigh or samples

@@ -77,14 +77,14 @@ def save(
         ConfigError: no file can have that name.
         StateError: it could not be written.
     """
-    place = _place(path)
+    file = place(path)
     own = _Local(local[0], [tensor.detach().cpu().contiguous() for tensor in local[1]]) if local else None
     words, tensors = state.steadily(lambda: _held(state))
     words["trained"] = trained
     words["local"] = [own.skeleton.hex(), own.digest().hex()] if own else None
     for number, tensor in enumerate(own.tensors if own else ()):
         tensors[f"{_LOCAL}{number}"] = tensor.clone()
-    _write(place, tensors, {_KEY: json.dumps(words)})
+    _write(file, tensors, {_KEY: json.dumps(words)})
 
 
 class Checkpoint:
@@ -99,7 +99,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = _place(path)
+        self._path = place(path)
         try:
             if self._path.is_dir():
                 raise StateError(f"{self._path} is no checkpoint, but a folder: give the file in it")
@@ -195,7 +195,7 @@ class _Local:
         return hashed.digest()
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
+def place(path: str | os.PathLike[str]) -> Path:
     """Where a file is to be.
 
     Raises:

@@ -6,6 +6,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "trainer-begins-without-its-checkpoint",
+        "A trainer that is started again goes on from the agreed state that it saved.",
+        "if self._file is not None and self._file.exists():",
+        "if False:",
+        ("test_integrations.py::test_a_checkpoint_has_the_newest_agreed_state_and_another_process_goes_on_from_it",),
+    ),
+    Mutation(
+        "trainer-keeps-an-old-checkpoint",
+        "A trainer's checkpoint is of the newest version that it has.",
+        "self._saved = self.entered.version",
+        "self._saved = self.entered.version + 1",
+        ("test_integrations.py::test_a_checkpoint_has_the_newest_agreed_state_and_another_process_goes_on_from_it",),
+    ),
+    Mutation(
         "broken-off-trainer-stays-entered",
         "A trainer that an error has broken off does not keep the next one of its thread from its peer.",
         "other._thread == threading.get_ident():",
