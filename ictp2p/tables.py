@@ -1,4 +1,4 @@
-"""Text tables for the command line, aligned by hand or drawn by rich.
+"""Text tables for the command line, aligned by hand or drawn by rich; on a terminal they are no wider than that.
 
 What is shown is data of any shape that JSON knows: a list of objects becomes a table with a row each, an object of
 objects a table with the key in the first column, an object of scalars two columns, and a scalar a line. So
@@ -7,12 +7,19 @@ objects a table with the key in the first column, an object of scalars two colum
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TextIO
 
 from ictp2p.errors import printable
+
+_GAP = "  "
+_NARROW = 12
+"""Characters that a column keeps at least, if it has so many: a table of many columns is wider than its terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,8 @@ def show(shown: Iterable[Table], stream: TextIO | None = None) -> None:
     stream = sys.stdout if stream is None else stream
     if stream.isatty() and _rich_shows(shown, stream):
         return
-    stream.write("\n".join(_plain(table) for table in shown))
+    room = shutil.get_terminal_size().columns if stream.isatty() else None
+    stream.write("\n".join(_plain(table, room) for table in shown))
 
 
 def _table(title: str, value: Any) -> Table:
@@ -80,14 +88,31 @@ def _text(value: object) -> str:
             return printable(str(value))
 
 
-def _plain(table: Table) -> str:
+def _plain(table: Table, room: int | None) -> str:
     head = f"{table.title}\n" if table.title else ""
     rows = [*([table.heads] if table.heads else []), *table.rows]
     if not rows:
         return f"{head}  none\n"
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return head + "".join(f"  {line}".rstrip() + "\n" for line in lines)
+    if room is not None:
+        _fit(widths, room)
+    return head + "".join(f"{line}\n" for row in rows for line in _lines(row, widths))
+
+
+def _fit(widths: list[int], room: int) -> None:
+    """Narrow the widest columns until all have room, or none is left to narrow."""
+    while sum(widths) + len(_GAP) * len(widths) > room and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """A row, over as many lines as its fullest cell takes."""
+    folded = [
+        textwrap.wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)
+    ]
+    for cells in zip_longest(*folded, fillvalue=""):
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        yield "".join(f"{_GAP}{cell}" for cell in padded).rstrip()
 
 
 def _rich_shows(shown: Iterable[Table], stream: TextIO) -> bool:

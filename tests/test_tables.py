@@ -61,6 +61,26 @@ def test_a_terminal_without_rich_gets_aligned_text(monkeypatch: pytest.MonkeyPat
     assert shown(Terminal()) == shown(io.StringIO())
 
 
+def test_a_table_is_folded_to_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: what is installed without rich wrote lines of 500 characters, which a terminal breaks anywhere."""
+    monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
+    monkeypatch.setenv("COLUMNS", "40")
+    wide = Table("", ("name", "meaning", "set"), (("cluster", "workers of one name train as one", "cluster = ..."),))
+    stream = Terminal()
+    show([wide], stream)
+    assert stream.getvalue() == (
+        "  name     meaning         set\n"
+        "  cluster  workers of one  cluster = ...\n"
+        "           name train as\n"
+        "           one\n"
+    )
+    stream = io.StringIO()
+    show([wide], stream)
+    assert max(map(len, stream.getvalue().splitlines())) > 40, "programs that read lines get a row in each"
+    many = Table("", (), (("a word of eighteen",) * 8,))
+    show([many], Terminal())
+
+
 def test_values_are_written_for_people() -> None:
     (table,) = tables({"yes": True, "none": None, "bytes": b"\xab", "small": 0.123456, "big": 1234567.0})
     assert dict(table.rows) == {"yes": "yes", "none": "-", "bytes": "ab", "small": "0.1235", "big": "1.235e+06"}
