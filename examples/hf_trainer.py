@@ -65,6 +65,7 @@ def main() -> None:
     if options.steps < 1:
         parser.error(f"--steps {options.steps} is less than 1")
 
+    torch.set_num_threads(1)  # two of these on one machine would wait for each other's threads
     torch.manual_seed(0)  # for who founds the mesh; the others get its weights
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=256, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)

@@ -71,6 +71,7 @@ def main() -> None:
     if options.steps < 1:
         parser.error(f"--steps {options.steps} is less than 1")
 
+    torch.set_num_threads(1)  # two of these on one machine would wait for each other's threads
     torch.manual_seed(0)  # for who founds the mesh; the others get its weights
     module = Regression()
     config = ictp2p.Config.local(cluster=options.cluster, token=token, listen=options.listen, join=tuple(options.join))
