@@ -107,7 +107,10 @@ class Pace:
             )
         between = self.steps // fragments
         if not 0 <= overlap <= between:
-            raise ConfigError(f"overlap {shown(overlap)} is not from 0 to the {between} steps between two rounds")
+            raise ConfigError(
+                f"overlap {shown(overlap)} is not from 0 to the {between} steps between two rounds "
+                f"(sync_every {self.steps} / fragments {fragments})"
+            )
         self.fragments, self.overlap = fragments, overlap
 
     def describe(self) -> Sequence[tuple[str, str]]:

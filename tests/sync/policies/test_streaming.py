@@ -243,7 +243,7 @@ def test_a_landing_that_is_interrupted_leaves_no_round_under_way(
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"overlap": 3}, "overlap 3 is not from 0 to the 2 steps"),
+        ({"overlap": 3}, r"overlap 3 .* from 0 to the 2 steps between two rounds \(sync_every 4 / fragments 2\)"),
         ({"overlap": -1}, "overlap -1"),
         ({"mix": 1.0}, "mix 1.0"),
         ({"fragments": 3}, "fragments 3 is not from 1 to 2, the layers that this model has"),
