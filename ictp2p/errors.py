@@ -48,7 +48,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -199,6 +200,11 @@ def shown(value: object) -> str:
     ):  # Python writes out no number of more than 4300 digits, and other people's objects may do anything
         text = f"<{type(value).__qualname__} that cannot be shown>"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """What may have been meant by a name that there is not."""
+    return next(iter(get_close_matches(str(name), list(known), 1)), None)
 
 
 def untraced(error: E) -> E:

@@ -8,12 +8,12 @@ import ipaddress
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from ictp2p.errors import ConfigError, shown
+from ictp2p.errors import ConfigError, nearest, shown
 from ictp2p.types import Address
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ _WIDEST = 1024
 _LONGEST_HOST = 253
 """Characters of a name that a name server can be asked for."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def unknown(what: str, name: object, known: Iterable[str], before: str = "") -> ConfigError:
+    """The error of a name that there is not, with the nearest that there is; `before` stands before each of them."""
+    near = nearest(name, known)
+    meant = f"{before}{near} may be meant; " if near else ""
+    return ConfigError(f"{what} {shown(f'{before}{name}')} is not known: {meant}see `ictp2p config`")
 
 
 def truth(text: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ictp2p.config.checks import checked, in_words, truth, type_of
+from ictp2p.config.checks import checked, in_words, truth, type_of, unknown
 from ictp2p.config.table import ELSEWHERE, ENVIRONMENT_PREFIX, leaves, variable
 from ictp2p.config.values import PRESETS, Config, Timeouts, check_layer
 from ictp2p.errors import ConfigError
@@ -62,7 +62,8 @@ def _read_environment(env: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in sorted(key for key in env if key.startswith(ENVIRONMENT_PREFIX) and key not in ELSEWHERE):
         if key not in known:
-            raise ConfigError(f"environment variable {key} is not known: see `ictp2p config`")
+            bare, *names = (each.removeprefix(ENVIRONMENT_PREFIX) for each in (key, *known))
+            raise unknown("environment variable", bare, names, ENVIRONMENT_PREFIX)
         name, f = known[key]
         outer, _, inner = name.partition(".")
         owner, into = (Timeouts, values.setdefault(outer, {})) if inner else (Config, values)

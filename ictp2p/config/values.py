@@ -26,6 +26,7 @@ from ictp2p.config.checks import (
     rate,
     room,
     secret,
+    unknown,
     validate,
 )
 from ictp2p.errors import ConfigError
@@ -233,7 +234,7 @@ def _merge(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     names = {f.name for f in fields(Config)}
     for name, value in more.items():
         if name not in names:
-            raise ConfigError(f"parameter {name!r} is not known: see `ictp2p config`")
+            raise unknown("parameter", name, names)
         if isinstance(value, Mapping) and isinstance(old := merged.get(name), Timeouts):
             value = _replace(old, name, value)
         merged[name] = value
@@ -253,9 +254,10 @@ def check_layer(base: Mapping[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _replace(old: Timeouts, name: str, changes: Mapping[str, Any]) -> Timeouts:
+    names = {f.name for f in fields(Timeouts)}
     for key in changes:
-        if key not in {f.name for f in fields(Timeouts)}:
-            raise ConfigError(f"parameter '{name}.{key}' is not known: see `ictp2p config`")
+        if key not in names:
+            raise unknown("parameter", key, names, f"{name}.")
     try:
         return dataclasses.replace(old, **changes)
     except ConfigError as error:

@@ -63,7 +63,8 @@ def test_later_sources_win(tmp_path: Path):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"nope": 1}, "'nope' is not known"),
+        ({"nope": 1}, "'nope' is not known: see"),
+        ({"datadir": "x"}, "parameter 'datadir' is not known: data_dir may be meant; see `ictp2p config`"),
         ({"cluster": "Not Valid"}, "cluster: cluster name 'Not Valid'"),
         ({"listen": "7000"}, "listen: address '7000'"),
         ({"advertise": "somewhere"}, "advertise: address 'somewhere'"),
@@ -113,7 +114,10 @@ def test_later_sources_win(tmp_path: Path):
         ({"local_profile": "moon"}, "local_profile: 'moon' is not valid: use one of local, lan, wan"),
         ({"local_timeouts": {"stall": 0}}, r"local_timeouts: stall: 0\.0 is not valid"),
         ({"local_timeouts": {"stall": float("inf")}}, "local_timeouts: stall: inf"),
-        ({"global_timeouts": {"stahl": 1}}, r"'global_timeouts\.stahl' is not known"),
+        (
+            {"global_timeouts": {"stahl": 1}},
+            r"'global_timeouts\.stahl' is not known: global_timeouts\.stall may be meant",
+        ),
         ({"global_timeouts": 7}, r"global_timeouts: 7 is not valid: .* seconds by name, as in \{'stall': 30\.0\}"),
     ],
 )
@@ -153,7 +157,8 @@ def test_what_has_no_default_must_be_given(name: str):
     [
         ({"ICTP2P_JOIN": ""}, "ICTP2P_JOIN='' names nobody"),
         ({"ICTP2P_JOIN": " , "}, "ICTP2P_JOIN=' , ' names nobody"),
-        ({"ICTP2P_STALL": "1"}, "ICTP2P_STALL is not known"),
+        ({"ICTP2P_STALL": "1"}, "environment variable 'ICTP2P_STALL' is not known: see"),
+        ({"ICTP2P_LISEN": "1"}, "'ICTP2P_LISEN' is not known: ICTP2P_LISTEN may be meant"),
         ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid: it must be of type int$"),
         ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast' is not valid: it must be of type float$"),
         ({"ICTP2P_ENCRYPT": "maybe"}, "ICTP2P_ENCRYPT='maybe' is not valid: use one of 1, true, yes, 0, false, no$"),

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, Literal, TypedDict, get_args
 
-from ictp2p.errors import ConfigError, shown
+from ictp2p.errors import ConfigError, nearest, shown
 from ictp2p.sync import options
 from ictp2p.sync.cluster.heal import Stateful
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
@@ -185,8 +184,8 @@ def check_names(policy: type, given: Iterable[str]) -> None:
     known = [field.name for field in fields(Settings)]
     strange = next((name for name in given if name not in known), None)
     if strange is not None:
-        near = get_close_matches(strange, [*signature(policy).parameters, *known], 1)
-        meant = f": {near[0]} may be meant" if near else ""
+        near = nearest(strange, [*signature(policy).parameters, *known])
+        meant = f": {near} may be meant" if near else ""
         raise ConfigError(f"{policy.__name__} takes no {shown(strange)}{meant}")
 
 
