@@ -93,7 +93,7 @@ class Auditor:
 
     def ending(self, host: Host) -> None:
         """A host's process is about to be killed."""
-        self.gossip.note_own(host)
+        self.gossip.note_last(host)
 
     def sweep(self) -> None:
         """Look at what no notice announces, at some of the hosts: the next ones each time."""

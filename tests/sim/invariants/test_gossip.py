@@ -44,6 +44,17 @@ def test_g3_a_record_of_who_is_dead(world: World, broken: Broken) -> None:
     assert broken() == ["G3"]
 
 
+@pytest.mark.parametrize(("field", "found"), [("sequence", []), ("incarnation", ["G3"])])
+def test_g3_a_record_that_its_owner_made_as_it_left(world: World, broken: Broken, field: str, found: list[str]) -> None:
+    """Regression: it was nobody's, for whoever leaves after a timer has handled no message since."""
+    record = world.hosts["a/0"].core.m.mesh.members["b"].record
+    world.hosts["b/0"].core.leave(world.now)
+    world.crash("b/0")
+    _doctor(world, **{field: getattr(record, field) + 1})
+    world.auditor.sweep()
+    assert broken() == found
+
+
 def test_g3_a_record_of_a_signer_who_never_led(world: World, broken: Broken) -> None:
     _doctor(world, key=b"k" * 32)  # type: ignore[arg-type]
     world.auditor.sweep()
