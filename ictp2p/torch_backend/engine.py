@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -303,8 +303,10 @@ class Engine:
         return RoundTag(self._group, step.number, part, step.line.encode(), f"{step.kind}{what}{step.then}")
 
 
-def in_parts(step: Step, dtypes: Iterable[torch.dtype]) -> list[Step]:
+def in_parts(step: Step, dtypes: Collection[torch.dtype]) -> list[Step]:
     """Make the steps of a call whose tensors are of several types, one for each: each tells which ones follow."""
+    if len(dtypes) == 1:
+        return [step]
     names = [_named(dtype) for dtype in dtypes]
     then = [f", then {', '.join(names[n + 1 :])}" if names[n + 1 :] else "" for n in range(len(names))]
     return [replace(step, part=n, then=each) for n, each in enumerate(then)]
