@@ -204,11 +204,11 @@ class Attaching:
         """A peer has given a collective up."""
         hold = self._holding(connection, tag)
         if hold is not None:
-            hold.aborted(why)
+            hold.aborted(why, self._pool.me)
             return
         peer, ours = connection.peer, self._calling(tag) if why.call else None
         if peer is not None and ours is not None and peer not in ours.call.neighbours:
-            ours.differs(peer, why)  # a neighbour says so of a part that has yet to begin here, or is over
+            ours.differs(peer, why, self._pool.me)  # a neighbour says so of a part that is over here, or yet to begin
 
     # One neighbour.
 
@@ -273,7 +273,7 @@ class Attaching:
         """
         early = desk.early.take(hold.tag)
         if (why := desk.aborted(hold.tag)) is not None:
-            hold.aborted(why)
+            hold.aborted(why, self._pool.me)
             return
         if desk.begun(hold.tag):
             hold.begun(connection, desk.called(hold.tag))

@@ -287,17 +287,21 @@ class Hold:
             error = CallsDiffer(f"{peer} calls something other than {self.call.words}", [peer])
             self._differing = asyncio.get_running_loop().call_later(DIFFER_SECONDS, self._receiver.broke, error)
 
-    def differs(self, peer: PeerId, why: Aborted) -> None:
-        """`peer` gave up since calls differ: its own from ours, or somebody's from those of both of us."""
-        if why.call == self.call.words:
+    def differs(self, peer: PeerId, why: Aborted, me: PeerId) -> None:
+        """`peer` gave up since calls differ: its own from ours, or somebody's from those of both of us.
+
+        In its call it may have had other words for us, of a part that it had yet to begin. Then whom it suspects tells:
+        it suspects us, `me`, if it is ours that differs.
+        """
+        if why.call == self.call.words or not {*why.suspects} <= {me}:
             self._break(CallsDiffer(f"{peer}: {printable(why.reason)}", [PeerId(s) for s in why.suspects]))
         else:
             self._break(CallsDiffer(f"{peer} calls {printable(why.call[:512])}, not {self.call.words}", [peer]))
 
-    def aborted(self, why: Aborted) -> None:
-        """The peer gave up."""
+    def aborted(self, why: Aborted, me: PeerId) -> None:
+        """The peer gave up; `me`: who we are."""
         if why.call:
-            self.differs(self.peer, why)
+            self.differs(self.peer, why, me)
             return
         self._receiver.lost(
             self.peer, f"gave up: {printable(why.reason)}"[:512], tuple(PeerId(s) for s in why.suspects)

@@ -140,6 +140,17 @@ async def test_parts_that_end_with_one_that_differs_say_what_differs(mesh: Meshe
     assert await told(call(world, 2, 0, "part of c")) == f"{a}: {b} calls another, not part of b"
 
 
+async def test_who_begins_a_part_that_another_gave_up_before_it_began_it_hears_why(mesh: Meshes) -> None:
+    """Regression: it was told that the other calls something else, which was the part that had failed there."""
+    world = mesh(3)
+    a, b, _ = world.names
+    differs = call(world, 1, 0, "another")
+    await begun(world, 1, 0)
+    assert await told(call(world, 0, 1, "part of b", 1, 2)) == f"{b} calls another, not part of b"
+    assert await told(call(world, 2, 0, "part of c")) == f"{a}: {b} calls another, not part of b"
+    assert await told(differs) == f"{a} calls part of b, not another"
+
+
 async def test_a_stranger_is_told_as_long_as_any_part_of_a_call_is_under_way(mesh: Meshes) -> None:
     """Regression: the part that began last spoke for all, and nobody did once it was over."""
     world = mesh(4)

@@ -119,7 +119,7 @@ MUTATIONS: Final = (
     Mutation(
         "given-up-and-taken",
         "Who comes when a neighbour has given a collective up hears of it, whatever that one had sent ahead.",
-        "            hold.aborted(why)\n            return\n        if desk",
+        "            hold.aborted(why, self._pool.me)\n            return\n        if desk",
         "            pass\n        if desk",
         ("bulk/test_giving_up.py::test_who_comes_later_goes_by_what_was_said_to_it_though_nobody_else_remembers",),
     ),

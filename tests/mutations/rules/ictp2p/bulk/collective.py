@@ -119,4 +119,11 @@ MUTATIONS: Final = (
             "bulk/test_collective_faults.py::test_a_header_that_the_way_has_changed_is_called_forged_and_not_what_the_neighbour_sent",
         ),
     ),
+    Mutation(
+        "a-part-taken-for-the-whole-call",
+        "Who begins a part of a call that has failed elsewhere hears why, and not that it calls something else.",
+        "        if why.call == self.call.words or not {*why.suspects} <= {me}:\n",
+        "        if why.call == self.call.words:\n",
+        ("bulk/test_differing.py::test_who_begins_a_part_that_another_gave_up_before_it_began_it_hears_why",),
+    ),
 )
