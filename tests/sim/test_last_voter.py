@@ -32,3 +32,21 @@ def test_who_comes_in_as_the_last_voter_leaves_has_its_vote(profile: str, after:
         tip = peer.core.m.rounds.tip
         assert not [text for text in warnings if "released" in text]
         assert tip is None or tip[1].voters == (peer.id,)
+
+
+@pytest.mark.parametrize("after", [0.1, 0.4, 0.7])
+def test_who_leaves_after_deaths_that_nobody_has_noticed_can_come_back(after: float) -> None:
+    """Regression: the dead, whose disks were lost, were most of those who voted on; nothing was decided any more."""
+    with World(seed=2) as world:
+        for name in "abcd":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), 60.0)
+        for name in "bc":
+            world.crash(f"{name}/0", disk="lost", power=True)
+        world.run_for(after)
+        world.leave("d/0")
+        world.run_until(lambda: not world.hosts["d/0"].alive, 60.0)
+        before = world.version()
+        world.run_for(10.0)
+        world.restart("d/0")  # as it was told to do if the others report that they have no quorum
+        world.run_until(lambda: world.version() >= before + 3, 60.0)

@@ -16,7 +16,8 @@ done sooner (`replanning`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from ictp2p.machine import earliest
 from ictp2p.sync.messages import Failed, Ready, Vote
@@ -91,8 +92,8 @@ class Coordinator:
         """Who was turned away from the attempt to come with a call of its own, and what it was told."""
         self.leaving: dict[PeerId, float] = {}
         """When each leaver last said that it leaves."""
-        self._left_since = 0.0
-        """When this peer first did."""
+        self._leavers: dict[PeerId, float] = {}
+        """Of those who vote whoever leaves, or has said goodbye, and since when this peer has known it."""
         self._asked_heirs = -math.inf
 
     def ready(self, sender: PeerId, message: Ready) -> None:
@@ -108,8 +109,6 @@ class Coordinator:
 
     def leave(self, sender: PeerId, now: float) -> None:
         """Take a LEAVE. It is repeated until its sender may go: who falls silent and stays has begun another life."""
-        if sender == self._me and sender not in self.leaving:
-            self._left_since, self._asked_heirs = now, -math.inf
         self.leaving[sender] = now
 
     def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
@@ -163,7 +162,17 @@ class Coordinator:
     def next_value(self, tip: Value, now: float) -> Step:
         """The value that should follow `tip`."""
         self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
-        return self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
+        self._mind_leavers(tip, now)
+        step = self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
+        heirs = self._silent_heirs(tip, now)
+        return self._ask_heirs(heirs, step, now) if heirs else step
+
+    def _mind_leavers(self, tip: Value, now: float) -> None:
+        known = self._leavers
+        leavers = [voter for voter in tip.voters if voter in self.leaving or self._sight.left(voter)]
+        self._leavers = {voter: known.get(voter, now) for voter in leavers}
+        if not self._leavers.keys() <= known.keys():
+            self._asked_heirs = -math.inf
 
     def _turn_to(self, round_: int) -> None:
         self._round = round_
@@ -210,8 +219,8 @@ class Coordinator:
         opening = self._opening(tip, now)
         if opening.value is not None:
             return opening
-        if self._me in self.leaving and (heirs := self._silent_heirs(tip, now)):
-            return self._ask_heirs(heirs, opening, now)
+        if self._me in self.leaving and self._silent_heirs(tip, now):
+            return Step(None, "asking whether those who are to vote are there", opening.wake, opening.rejected)
         if set(self._voters(tip, now)) != set(tip.voters):
             return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
         return self._surveyed(tip, opening, now)
@@ -238,28 +247,34 @@ class Coordinator:
 
     def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
         chosen = self._chosen(tip, now)
-        if self._me not in self.leaving:
+        if self._me in self.leaving and self._me in chosen:
+            return (self._me,)  # only if nobody stays: then whoever coordinates lets the others go, and goes last
+        if not self._silent_heirs(tip, now):
             return chosen
-        # A leaver is chosen only if nobody stays: then whoever coordinates lets the others go, and goes last.
-        return (self._me,) if self._me in chosen else tip.voters if self._silent_heirs(tip, now) else chosen
+        return tip.voters if self._me in self.leaving else self._chosen(tip, now, stay=self._leavers)
 
-    def _chosen(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+    def _chosen(self, tip: Value, now: float, stay: Collection[PeerId] = ()) -> tuple[PeerId, ...]:
+        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now, stay)
 
     def _silent_heirs(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        """Those who are to vote when this peer has left, unless a quorum of them has answered since it meant to.
+        """Those who are to vote without the leavers, unless a quorum of them has answered since these were known.
 
         Somebody may have died without anybody's having noticed yet. A vote that is left to it is lost for good.
         """
+        if not self._leavers:
+            return ()
         heirs = self._chosen(tip, now)
-        heard = self.survey.heard_since(self._left_since)
-        return () if self._me in heirs or quorum(heirs, heard) else tuple(p for p in heirs if p not in heard)
+        heard = self.survey.heard_since(max(self._leavers.values()))
+        if self._me in heirs:
+            if self._me in self.leaving:
+                return ()
+            heard.add(self._me)
+        return () if quorum(heirs, heard) else tuple(p for p in heirs if p not in heard)
 
-    def _ask_heirs(self, heirs: tuple[PeerId, ...], opening: Step, now: float) -> Step:
+    def _ask_heirs(self, heirs: tuple[PeerId, ...], step: Step, now: float) -> Step:
         ask = heirs if now >= self._asked_heirs + self._profile.retry else ()
         self._asked_heirs = now if ask else self._asked_heirs
-        wake = earliest([opening.wake, self._asked_heirs + self._profile.retry])
-        return Step(None, "asking whether those who are to vote are there", wake, opening.rejected, ask)
+        return replace(step, wake=earliest([step.wake, self._asked_heirs + self._profile.retry]), ask=(*step.ask, *ask))
 
     def _standing(self, tip: Value) -> Standing:
         return self._readies.standing(tip, self._failures.barred)

@@ -6,8 +6,9 @@ by which it stopped to vote asks the voters of before, and finds that decision o
 somebody else still knows it. So it waits for a quorum of those who vote now to have saved it, and for whoever may
 coordinate next, on old news, to have heard of it. The dead are no exception: who is thought dead may have been cut off.
 
-Nor is a vote left to somebody who has just died, and whom nobody has missed yet: a leaver that decides alone asks its
-heirs first whether they are there (`Coordinator._silent_heirs`).
+Nor is a vote left to somebody who has just died, and whom nobody has missed yet: who coordinates asks the heirs first
+whether they are there, and keeps the leaver until a quorum of them is (`Coordinator._silent_heirs`). A decision needs a
+quorum of those who voted before it, the leaver among them; without that question it need not be one of those who stay.
 
 The last one is an exception the other way. Somebody has to go last, and whoever votes alone does: once all others have
 been let go, or have said goodbye, nobody is left who could need it.

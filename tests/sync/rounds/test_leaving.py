@@ -16,7 +16,7 @@ from tests.sync.rounds.rounds_mesh import A0, A1, B0, C0, D0, FIRST, Mesh, mesh,
 
 
 def cut_off_after_its_answer(m: Mesh, heir: PeerId) -> None:
-    """A0 asked whether that one lives, as it means to leave; the answer was the last that came through."""
+    """A0 asked whether that one lives, as somebody means to leave; the answer was the last that came through."""
     m.do(A0, m.rounds[A0].receive(heir, Holding(m.rounds[A0].agreement.slot, 1, FIRST), m.now))
 
 
@@ -299,7 +299,10 @@ def test_who_voted_stays_until_the_others_could_lose_one_more() -> None:
     m.drop = {(near, other) for near in (A0, B0) for other in far}
     m.do(B0, m.rounds[B0].suspects(far, m.now))
     m.do(B0, m.rounds[B0].drop_out(m.now))
-    m.run(1.0)
+    m.run(0.1)
+    assert m.value(A0).voters == (A0, B0, C0, D0), "nobody has said that it is there"
+    cut_off_after_its_answer(m, C0)
+    m.run(0.9)
     assert m.value(A0).voters == (A0, C0, D0), "a half that has the first voter is a quorum"
     assert not m.told(B0, Released), "if the first voter died now, the two others would ask for the leaver in vain"
     m.drop = set()
@@ -339,6 +342,26 @@ def test_no_vote_is_left_to_those_who_have_died_without_anybodys_notice(heirs: s
         assert m.now < soon
         m.run(0.1)
     assert m.value(last).voters == (last,)
+
+
+@pytest.mark.parametrize(("leaver", "stays", "dead"), [(B0, C0, "A"), (C0, B0, "A"), (D0, A0, "BC")])
+def test_nobody_goes_as_long_as_those_who_stay_are_no_quorum_of_the_living(
+    leaver: PeerId, stays: PeerId, dead: str
+) -> None:
+    """Regression: it went, most of those who stayed had died unnoticed, and nothing could be decided any more."""
+    m = mesh(**dict.fromkeys(["A", "B", "C", "D"][: len(dead) + 2], 1))
+    m.dead = {peer(name, 0) for name in dead}
+    for each in (leaver, stays):
+        m.do(each, m.rounds[each].suspects({A0} & m.dead, m.now))  # or nobody coordinates
+    m.do(leaver, m.rounds[leaver].drop_out(m.now))
+    m.run(3.0)
+    assert leaver in m.value(stays).voters
+    assert not m.told(leaver, Released)
+    m.failed = set(dead)
+    m.view()
+    m.run(2.0)
+    assert m.told(leaver, Released) == [Released(False)]
+    assert m.value(stays).voters == (stays,)
 
 
 def test_who_voted_waits_for_those_who_are_thought_dead() -> None:

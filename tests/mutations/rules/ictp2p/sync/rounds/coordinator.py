@@ -66,9 +66,23 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "vote-left-to-the-dead",
-        "Who leaves and decides alone leaves its vote to those who answer that they are there.",
-        "        return () if self._me in heirs or quorum(heirs, heard) else",
+        "A vote is left only to those of whom a quorum has answered that it is there.",
+        "        return () if quorum(heirs, heard) else",
         "        return () if True else",
         ("sync/rounds/test_leaving.py::test_no_vote_is_left_to_those_who_have_died_without_anybodys_notice",),
+    ),
+    Mutation(
+        "others-leave-votes-to-the-dead",
+        "Whoever decides leaves nobody's vote to those who have died unnoticed, its own or another leaver's.",
+        "        if not self._leavers:\n",
+        "        if self._me not in self.leaving:\n",
+        ("sync/rounds/test_leaving.py::test_nobody_goes_as_long_as_those_who_stay_are_no_quorum_of_the_living",),
+    ),
+    Mutation(
+        "goodbye-taken-for-a-release",
+        "Who said goodbye before it was let go has its vote until those who stay are a quorum without it.",
+        " or self._sight.left(voter)]",
+        "]",
+        ("sim/test_last_voter.py::test_who_leaves_after_deaths_that_nobody_has_noticed_can_come_back",),
     ),
 )
