@@ -82,17 +82,24 @@ class Hooks:
             before: called with the gradients in hand.
             after: called when the step has been taken.
         """
-        self._before = before
+        alone = self._alone
+
+        @never_compiled
+        def before_alone() -> None:  # after a closure it is called in the middle of the step
+            with alone:
+                before()
 
         @never_compiled
         def before_step(*given: Any) -> Any:
-            with self._alone:
+            with alone:  # of a step with a closure as well, before that computes anything
                 return self._before_step(*given)
 
         @never_compiled
         def after_step(*_: Any) -> None:
-            with self._alone:
+            with alone:
                 after()
+
+        self._before = before_alone
 
         self._set.append(self._inner.register_step_pre_hook(before_step))
         self._set.append(self._inner.register_step_post_hook(after_step))

@@ -19,7 +19,10 @@ def looked_into() -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # by the compiler, as it is loaded
-def test_a_compiled_step_does_not_look_into_what_is_hooked_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("closure", [False, True])
+def test_a_compiled_step_does_not_look_into_what_is_hooked_to_it(
+    closure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Regression: whole rounds were traced and compiled, anew each time, while the other clusters waited."""
     parameter = torch.nn.Parameter(torch.ones(4))
     inner, seen = torch.optim.SGD([parameter], lr=0.1), list[bool]()
@@ -28,7 +31,7 @@ def test_a_compiled_step_does_not_look_into_what_is_hooked_to_it(monkeypatch: py
     monkeypatch.setattr(torch_told, "after", lambda optimizer: seen.append(looked_into()))
     hooks.set(lambda: seen.append(looked_into()), lambda: seen.append(looked_into()))
 
-    step: Any = torch.compile(lambda: inner.step(), backend="eager")
+    step: Any = torch.compile(lambda: inner.step((lambda: 0.0) if closure else None), backend="eager")
     for _ in range(3):
         parameter.grad = torch.ones(4)
         step()
@@ -38,8 +41,9 @@ def test_a_compiled_step_does_not_look_into_what_is_hooked_to_it(monkeypatch: py
     assert torch.allclose(parameter, torch.full((4,), 0.7))
 
 
+@pytest.mark.parametrize("closure", [False, True])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_named(when: str) -> None:
+def test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_named(when: str, closure: bool) -> None:
     """Regression: both were in one round, and one was told of a collective that was still under way."""
     parameter = torch.nn.Parameter(torch.ones(4))
     inner, refused, depth = torch.optim.SGD([parameter], lr=0.1), list[str](), list[int]()
@@ -47,7 +51,7 @@ def test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_name
 
     def step() -> None:
         parameter.grad = torch.ones(4)
-        inner.step()
+        inner.step((lambda: 0.0) if closure else None)
 
     def elsewhere() -> None:
         with pytest.raises(LocalProtocolError) as caught:

@@ -21,4 +21,13 @@ MUTATIONS: Final = (
             "sync/two_level/test_hooks.py::test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_named",
         ),
     ),
+    Mutation(
+        "closures-of-two-threads-in-one-round",
+        "Nor may another thread average meanwhile what its closure has computed.",
+        "        self._before = before_alone\n",
+        "        self._before = before\n",
+        (
+            "sync/two_level/test_hooks.py::test_a_step_of_another_thread_meanwhile_is_refused_and_both_threads_are_named[before-True]",
+        ),
+    ),
 )
