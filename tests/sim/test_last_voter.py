@@ -50,3 +50,19 @@ def test_who_leaves_after_deaths_that_nobody_has_noticed_can_come_back(after: fl
         world.run_for(10.0)
         world.restart("d/0")  # as it was told to do if the others report that they have no quorum
         world.run_until(lambda: world.version() >= before + 3, 60.0)
+
+
+def test_who_was_away_does_not_come_back_to_be_replaced_by_the_dead() -> None:
+    """Regression: it voted for its own removal, in favour of one who had died unnoticed and whose disk was lost."""
+    with World(seed=3) as world:
+        for name in "abc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), 60.0)
+        world.crash("a/0", disk="lost", power=True)
+        world.restart("c/0")
+        world.run_for(0.6)
+        world.pause("b/0")
+        world.run_for(9.6)
+        world.resume("b/0")
+        before = world.version()
+        world.run_until(lambda: world.version() >= before + 3, 60.0)

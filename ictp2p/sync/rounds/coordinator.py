@@ -16,7 +16,6 @@ done sooner (`replanning`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ictp2p.machine import earliest
@@ -92,8 +91,8 @@ class Coordinator:
         """Who was turned away from the attempt to come with a call of its own, and what it was told."""
         self.leaving: dict[PeerId, float] = {}
         """When each leaver last said that it leaves."""
-        self._leavers: dict[PeerId, float] = {}
-        """Of those who vote whoever leaves, or has said goodbye, and since when this peer has known it."""
+        self._dropping: dict[PeerId, float] = {}
+        """Voters who are to vote no longer, and since when this peer has known it."""
         self._asked_heirs = -math.inf
 
     def ready(self, sender: PeerId, message: Ready) -> None:
@@ -162,16 +161,15 @@ class Coordinator:
     def next_value(self, tip: Value, now: float) -> Step:
         """The value that should follow `tip`."""
         self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
-        self._mind_leavers(tip, now)
+        self._mind_dropped(tip, now)
         step = self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
         heirs = self._silent_heirs(tip, now)
         return self._ask_heirs(heirs, step, now) if heirs else step
 
-    def _mind_leavers(self, tip: Value, now: float) -> None:
-        known = self._leavers
-        leavers = [voter for voter in tip.voters if voter in self.leaving or self._sight.left(voter)]
-        self._leavers = {voter: known.get(voter, now) for voter in leavers}
-        if not self._leavers.keys() <= known.keys():
+    def _mind_dropped(self, tip: Value, now: float) -> None:
+        known, chosen = self._dropping, self._chosen(tip, now)
+        self._dropping = {voter: known.get(voter, now) for voter in tip.voters if voter not in chosen}
+        if not self._dropping.keys() <= known.keys():
             self._asked_heirs = -math.inf
 
     def _turn_to(self, round_: int) -> None:
@@ -249,22 +247,20 @@ class Coordinator:
         chosen = self._chosen(tip, now)
         if self._me in self.leaving and self._me in chosen:
             return (self._me,)  # only if nobody stays: then whoever coordinates lets the others go, and goes last
-        if not self._silent_heirs(tip, now):
-            return chosen
-        return tip.voters if self._me in self.leaving else self._chosen(tip, now, stay=self._leavers)
+        return tip.voters if self._silent_heirs(tip, now) else chosen
 
-    def _chosen(self, tip: Value, now: float, stay: Collection[PeerId] = ()) -> tuple[PeerId, ...]:
-        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now, stay)
+    def _chosen(self, tip: Value, now: float) -> tuple[PeerId, ...]:
+        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
 
     def _silent_heirs(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        """Those who are to vote without the leavers, unless a quorum of them has answered since these were known.
+        """Those who are to vote without others who did, unless a quorum of them has answered since that was known.
 
         Somebody may have died without anybody's having noticed yet. A vote that is left to it is lost for good.
         """
-        if not self._leavers:
+        if not self._dropping:
             return ()
         heirs = self._chosen(tip, now)
-        heard = self.survey.heard_since(max(self._leavers.values()))
+        heard = self.survey.heard_since(max(self._dropping.values()))
         if self._me in heirs:
             if self._me in self.leaving:
                 return ()

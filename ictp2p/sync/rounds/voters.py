@@ -21,12 +21,7 @@ from ictp2p.types import PeerId
 
 
 def desired_voters(
-    current: Sequence[PeerId],
-    sight: Sight,
-    leaving: Collection[PeerId],
-    limit: int,
-    now: float,
-    stay: Collection[PeerId] = (),
+    current: Sequence[PeerId], sight: Sight, leaving: Collection[PeerId], limit: int, now: float
 ) -> tuple[PeerId, ...]:
     """The voters that the mesh should have, in coordinator order; `current` itself if the set is right.
 
@@ -36,9 +31,8 @@ def desired_voters(
         leaving: voters that asked to be let go.
         limit: most voters.
         now: seconds.
-        stay: voters that are not let go yet, though they leave, or have left.
     """
-    kept = [v for v in current if v in stay or (v not in leaving and not sight.gone(v, now))]
+    kept = [v for v in current if v not in leaving and not sight.gone(v, now)]
     columns = _by_cluster(kept, sight, leaving, now)
     chosen = _spread(columns, limit)
     leaders = set(sight.leaders())

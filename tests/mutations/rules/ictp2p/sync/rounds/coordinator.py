@@ -74,15 +74,22 @@ MUTATIONS: Final = (
     Mutation(
         "others-leave-votes-to-the-dead",
         "Whoever decides leaves nobody's vote to those who have died unnoticed, its own or another leaver's.",
-        "        if not self._leavers:\n",
+        "        if not self._dropping:\n",
         "        if self._me not in self.leaving:\n",
         ("sync/rounds/test_leaving.py::test_nobody_goes_as_long_as_those_who_stay_are_no_quorum_of_the_living",),
     ),
     Mutation(
         "goodbye-taken-for-a-release",
         "Who said goodbye before it was let go has its vote until those who stay are a quorum without it.",
-        " or self._sight.left(voter)]",
-        "]",
+        " if voter not in chosen}",
+        " if voter not in chosen and not self._sight.left(voter)}",
         ("sim/test_last_voter.py::test_who_leaves_after_deaths_that_nobody_has_noticed_can_come_back",),
+    ),
+    Mutation(
+        "dropped-for-the-dead",
+        "Who is thought dead stays a voter until those who vote without it are a quorum that has answered.",
+        " if voter not in chosen}",
+        " if voter not in chosen and (voter in self.leaving or self._sight.left(voter))}",
+        ("sim/test_last_voter.py::test_who_was_away_does_not_come_back_to_be_replaced_by_the_dead",),
     ),
 )
