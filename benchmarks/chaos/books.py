@@ -78,6 +78,7 @@ class Ledger(ictp2p.LocalSGD):
         self.books, self.count, self.recorder, self._reported = model, count, peer, 0
         super().__init__(peer, model, inner, SYNC_EVERY, carry=[count])
         peer.report, peer.adopted = self.report, self.adopted
+        inner.register_step_post_hook(self._count_step)  # before those of the policy, which are set when it is entered
 
     def adopted(self, verdict: str) -> None:
         """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it.
@@ -90,9 +91,8 @@ class Ledger(ictp2p.LocalSGD):
             opening = have - self.count.steps
             self.count.opening = opening if forgotten else max(self.count.opening, opening)
 
-    def _stepped(self) -> None:
+    def _count_step(self, *_: Any) -> None:
         self.count.steps += self.books.steps.grad is not None
-        super()._stepped()
 
     def report(self) -> None:
         """Say version and digest, once for each version."""

@@ -126,6 +126,7 @@ class Coordinator:
         """The view changed: forget what the dead said, leavers that have left, and that there was no plan before."""
         self._refusal = None
         self._readies.viewed()
+        self.survey.viewed()
         views = (view for view in self._sight.clusters.values() if view.alive)
         living = {peer for view in views for peer in (view.leader, *view.candidates)}
         self.leaving = {peer: at for peer, at in self.leaving.items() if peer in living or peer == self._me}

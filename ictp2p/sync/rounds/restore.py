@@ -119,6 +119,10 @@ class Survey:
         """Who has answered anything since then."""
         return {peer for peer, (at, *_) in self._answers.items() if at >= moment}
 
+    def viewed(self) -> None:
+        """The view changed: forget what the dead said."""
+        self._answers = {peer: said for peer, said in self._answers.items() if self._sight.lives(peer)}
+
     def reset(self) -> None:
         """Somebody holds the agreed state, or this peer coordinates only now: the time begins anew."""
         self._since = self._told = None
