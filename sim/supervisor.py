@@ -70,8 +70,8 @@ class Supervisor:
         self._spare_quorum = spare_quorum
         self._owners: dict[PeerId, Host] = {}
         self._closed = False
-        self._calms = 0
-        """How often the world was calmed."""
+        self._calm = False
+        """Whether the world was calmed: then nobody waits any more to be started again."""
 
     def owner(self, peer: PeerId) -> Host | None:
         """The host that holds a peer's identity, running or not."""
@@ -106,8 +106,8 @@ class Supervisor:
             self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
 
     def calm(self) -> None:
-        """Start all that crashed. Who is leaving by now is, too, if it turns out that the mesh needs it."""
-        self._calms += 1
+        """Start all that crashed. From now on who leaves is started again as well, if the mesh turns out to need it."""
+        self._calm = True
         for host in self._world.every_host():
             if host.lives:
                 self.boot(host)
@@ -152,17 +152,16 @@ class Supervisor:
         self._world.trace.event(host.name, "leaving")
         if host.worker is not None:
             peer.set_training(False)
-        calms = self._calms
         released = await peer.leave()
         if host.process is process:
             host.left = True
             host.gone = released and not self._votes(peer)
-            self._world.at(0.0, lambda: self._ended(host, again=self._calms > calms))
+            self._world.at(0.0, lambda: self._ended(host))
 
-    def _ended(self, host: Host, *, again: bool) -> None:
+    def _ended(self, host: Host) -> None:
         self.crash(host)
-        if again:
-            self.boot(host)
+        if self._calm:
+            self.boot(host)  # unless it is gone, with the mesh's consent
 
     def _votes(self, peer: AsyncPeer) -> bool:
         """Whether the mesh needs a peer, which has left, after all: then it is started again when the world is calm."""

@@ -66,3 +66,19 @@ def test_who_was_away_does_not_come_back_to_be_replaced_by_the_dead() -> None:
         world.resume("b/0")
         before = world.version()
         world.run_until(lambda: world.version() >= before + 3, 60.0)
+
+
+def test_who_begins_to_leave_in_a_calm_world_and_is_not_released_is_started_again() -> None:
+    """Regression: its supervisor took it at its word, though it was told to come back, and nothing was decided."""
+    with World(seed=4) as world:
+        for name in "ab":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), 60.0)
+        world.pause("a/0")
+        world.leave("a/0")  # it begins to when it is woken
+        world.calm()
+        world.crash("b/0")
+        world.run_until(lambda: any("released" in note.fields["text"] for note in world.trace.of("warning")), 60.0)
+        before = world.version()
+        world.restart("b/0")
+        world.run_until(lambda: world.version() >= before + 3, 60.0)
