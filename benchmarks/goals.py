@@ -42,7 +42,7 @@ STEPS: dict[str, str] = {
     "stop": "recovery.py --ranks 4 --mb 100 --repeat 3 --stop",
     "joining": "joining.py --mb 100 --repeat 3",
     "memory": "memory.py --ranks 4 --mb 1000",
-    "chaos": "-m benchmarks.chaos --rounds 200 --seed 20",
+    "chaos": "-m benchmarks.chaos --rounds 200 --seed 20 --lasting 1",
     "codecs": "codecs.py",
     "peers": "peers.py --peers 2 4 --mb 10 100 --repeat 6",
 }
