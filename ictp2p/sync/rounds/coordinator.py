@@ -15,13 +15,13 @@ done sooner (`replanning`).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from ictp2p.machine import earliest
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.ballot_box import BallotBox, Ruling
+from ictp2p.sync.rounds.electorate import Electorate
 from ictp2p.sync.rounds.failures import Failures
 from ictp2p.sync.rounds.foresight import Foresight
 from ictp2p.sync.rounds.notices import StateMissing
@@ -30,9 +30,8 @@ from ictp2p.sync.rounds.readies import Readies, RollCall
 from ictp2p.sync.rounds.replanning import Replanning
 from ictp2p.sync.rounds.restore import Survey, restoring
 from ictp2p.sync.rounds.sight import Sight
-from ictp2p.sync.rounds.voters import desired_voters
 from ictp2p.sync.rounds.waiting import Waiting
-from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, quorum, upcoming
+from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -89,11 +88,7 @@ class Coordinator:
         self._refusal: _Refusal | None = None
         self._misfits: dict[PeerId, str] = {}
         """Who was turned away from the attempt to come with a call of its own, and what it was told."""
-        self.leaving: dict[PeerId, float] = {}
-        """When each leaver last said that it leaves."""
-        self._dropping: dict[PeerId, float] = {}
-        """Voters who are to vote no longer, and since when this peer has known it."""
-        self._asked_heirs = -math.inf
+        self.electorate = Electorate(me, profile, sight, survey)
 
     def ready(self, sender: PeerId, message: Ready) -> None:
         """Take a READY; the newest of a cluster by (term, round) counts."""
@@ -105,10 +100,6 @@ class Coordinator:
     def withdraw(self, sender: PeerId, cluster: ClusterId) -> None:
         """Drop a READY."""
         self._readies.withdraw(sender, cluster)
-
-    def leave(self, sender: PeerId, now: float) -> None:
-        """Take a LEAVE. It is repeated until its sender may go: who falls silent and stays has begun another life."""
-        self.leaving[sender] = now
 
     def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
         """Take a vote or a failure."""
@@ -127,9 +118,7 @@ class Coordinator:
         self._refusal = None
         self._readies.viewed()
         self.survey.viewed()
-        views = (view for view in self._sight.clusters.values() if view.alive)
-        living = {peer for view in views for peer in (view.leader, *view.candidates)}
-        self.leaving = {peer: at for peer, at in self.leaving.items() if peer in living or peer == self._me}
+        self.electorate.viewed()
 
     def inaugurated(self, now: float) -> None:
         """This peer is the coordinator from now on: what it did not see happen gets its time again."""
@@ -161,17 +150,10 @@ class Coordinator:
 
     def next_value(self, tip: Value, now: float) -> Step:
         """The value that should follow `tip`."""
-        self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
-        self._mind_dropped(tip, now)
+        self.electorate.look(tip, now)
         step = self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
-        heirs = self._silent_heirs(tip, now)
-        return self._ask_heirs(heirs, step, now) if heirs else step
-
-    def _mind_dropped(self, tip: Value, now: float) -> None:
-        known, chosen = self._dropping, self._chosen(tip, now)
-        self._dropping = {voter: known.get(voter, now) for voter in tip.voters if voter not in chosen}
-        if not self._dropping.keys() <= known.keys():
-            self._asked_heirs = -math.inf
+        ask, wake = self.electorate.inquiry(tip, now)
+        return step if wake is None else replace(step, wake=earliest([step.wake, wake]), ask=(*step.ask, *ask))
 
     def _turn_to(self, round_: int) -> None:
         self._round = round_
@@ -193,7 +175,7 @@ class Coordinator:
             ruling = Ruling(False, detour)
         committed = bool(ruling.committed)
         state = advanced(tip, ruling.digest, ruling.holders) if committed else tip.state
-        head = (tip.lineage, self._voters(tip, now), state, self._me, tip.round, tip.attempt)
+        head = (tip.lineage, self.electorate.voters(tip, now), state, self._me, tip.round, tip.attempt)
         close = Close(*head, committed, ruling.digest, ruling.reason, ruling.holders, ruling.camps)
         return Step(close, f"closing {number}: {ruling.reason}")
 
@@ -218,9 +200,9 @@ class Coordinator:
         opening = self._opening(tip, now)
         if opening.value is not None:
             return opening
-        if self._me in self.leaving and self._silent_heirs(tip, now):
+        if self.electorate.leaves and self.electorate.silent(tip, now):
             return Step(None, "asking whether those who are to vote are there", opening.wake, opening.rejected)
-        if set(self._voters(tip, now)) != set(tip.voters):
+        if set(self.electorate.voters(tip, now)) != set(tip.voters):
             return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
         return self._surveyed(tip, opening, now)
 
@@ -231,11 +213,11 @@ class Coordinator:
             return opening
         found = self.survey.look(tip, now)
         wake = earliest([opening.wake, found.wake])
-        value = restoring(tip, self._voters(tip, now), self._me, found)
+        value = restoring(tip, self.electorate.voters(tip, now), self._me, found)
         return Step(value, found.reason or opening.reason, wake, opening.rejected, found.ask, found.alarm)
 
     def _reseat(self, tip: Value, now: float, state: StateRef) -> Voters:
-        return Voters(tip.lineage, self._voters(tip, now), state, self._me, *upcoming(tip))
+        return Voters(tip.lineage, self.electorate.voters(tip, now), state, self._me, *upcoming(tip))
 
     def _adoption(self, tip: Value) -> StateRef | None:
         living = [peer for peer in self._offers if self._sight.lives(peer)]
@@ -244,40 +226,11 @@ class Coordinator:
         provider = self._me if self._me in living else living[0]
         return StateRef(1, self._offers[provider], (provider,))
 
-    def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        chosen = self._chosen(tip, now)
-        if self._me in self.leaving and self._me in chosen:
-            return (self._me,)  # only if nobody stays: then whoever coordinates lets the others go, and goes last
-        return tip.voters if self._silent_heirs(tip, now) else chosen
-
-    def _chosen(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
-
-    def _silent_heirs(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        """Those who are to vote without others who did, unless a quorum of them has answered since that was known.
-
-        Somebody may have died without anybody's having noticed yet. A vote that is left to it is lost for good.
-        """
-        if not self._dropping:
-            return ()
-        heirs = self._chosen(tip, now)
-        heard = self.survey.heard_since(max(self._dropping.values()))
-        if self._me in heirs:
-            if self._me in self.leaving:
-                return ()
-            heard.add(self._me)
-        return () if quorum(heirs, heard) else tuple(p for p in heirs if p not in heard)
-
-    def _ask_heirs(self, heirs: tuple[PeerId, ...], step: Step, now: float) -> Step:
-        ask = heirs if now >= self._asked_heirs + self._profile.retry else ()
-        self._asked_heirs = now if ask else self._asked_heirs
-        return replace(step, wake=earliest([step.wake, self._asked_heirs + self._profile.retry]), ask=(*step.ask, *ask))
-
     def _standing(self, tip: Value) -> Standing:
         return self._readies.standing(tip, self._failures.barred)
 
     def _opening(self, tip: Value, now: float) -> Step:
-        roll = self._readies.call(tip, self._failures, self.leaving, now)
+        roll = self._readies.call(tip, self._failures, self.electorate.leaving, now)
         if not roll.standing:
             self._waiting.turn()
             self._failures.pardon()
@@ -304,7 +257,7 @@ class Coordinator:
 
     def _made(self, tip: Value, chosen: Standing, now: float) -> Open | _Refusal:
         """The OPEN for `chosen`. Where there is none, planning is dear, and every message would ask for it again."""
-        question = (tip, self._voters(tip, now), chosen, self._failures.edges)
+        question = (tip, self.electorate.voters(tip, now), chosen, self._failures.edges)
         refusal = self._refusal
         if refusal is not None and now < refusal.until and refusal.question == question:
             return refusal

@@ -7,9 +7,8 @@ somebody else still knows it. So it waits for a quorum of those who vote now to 
 coordinate next, on old news, to have heard of it. The dead are no exception: who is thought dead may have been cut off.
 
 Nor is a vote left to somebody who has just died, and whom nobody has missed yet: who coordinates asks the heirs first
-whether they are there, and drops nobody until a quorum of them is (`Coordinator._silent_heirs`). A decision needs a
-quorum of those who voted before it, who are dropped among them; without that question it need not be one of those who
-stay. So it is with a voter that is thought dead, and has only been away: it may come back in time to agree.
+whether they are there, and drops nobody until a quorum of them is (`electorate`). So it is with a voter that is thought
+dead, and has only been away: it may come back in time to agree.
 
 The last one is an exception the other way. Somebody has to go last, and whoever votes alone does: once all others have
 been let go, or have said goodbye, nobody is left who could need it.

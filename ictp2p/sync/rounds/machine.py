@@ -287,7 +287,7 @@ class Rounds:
             case Offer():
                 self._coordinator.offer(sender, message.digest)
             case Leave():
-                self._coordinator.leave(sender, now)
+                self._coordinator.electorate.leave(sender, now)
                 return self._leaving.excuse(sender)
             case Excused():
                 self._leaving.excused(sender, message.slot)

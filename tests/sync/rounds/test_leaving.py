@@ -421,4 +421,4 @@ def test_who_asked_to_leave_and_is_back_before_anybody_noticed_votes_again() -> 
     it.one_round()
     it.run(1.0)
     assert C0 in it.value(A0).voters
-    assert not it.rounds[A0]._coordinator.leaving
+    assert not it.rounds[A0]._coordinator.electorate.leaving
