@@ -175,7 +175,7 @@ class Coordinator:
             ruling = Ruling(False, detour)
         committed = bool(ruling.committed)
         state = advanced(tip, ruling.digest, ruling.holders) if committed else tip.state
-        head = (tip.lineage, self.electorate.voters(tip, now), state, self._me, tip.round, tip.attempt)
+        head = (tip.lineage, self.electorate.voters(tip), state, self._me, tip.round, tip.attempt)
         close = Close(*head, committed, ruling.digest, ruling.reason, ruling.holders, ruling.camps)
         return Step(close, f"closing {number}: {ruling.reason}")
 
@@ -196,14 +196,14 @@ class Coordinator:
     def _between(self, tip: Value, now: float) -> Step:
         adopted = self._adoption(tip)
         if adopted is not None:
-            return Step(self._reseat(tip, now, adopted), "adopting the first state")
+            return Step(self._reseat(tip, adopted), "adopting the first state")
         opening = self._opening(tip, now)
         if opening.value is not None:
             return opening
-        if self.electorate.leaves and self.electorate.silent(tip, now):
+        if self.electorate.leaves and self.electorate.silent_heirs(tip):
             return Step(None, "asking whether those who are to vote are there", opening.wake, opening.rejected)
-        if set(self.electorate.voters(tip, now)) != set(tip.voters):
-            return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
+        if set(self.electorate.voters(tip)) != set(tip.voters):
+            return Step(self._reseat(tip, tip.state), "changing the voters", opening.wake, opening.rejected)
         return self._surveyed(tip, opening, now)
 
     def _surveyed(self, tip: Value, opening: Step, now: float) -> Step:
@@ -213,11 +213,11 @@ class Coordinator:
             return opening
         found = self.survey.look(tip, now)
         wake = earliest([opening.wake, found.wake])
-        value = restoring(tip, self.electorate.voters(tip, now), self._me, found)
+        value = restoring(tip, self.electorate.voters(tip), self._me, found)
         return Step(value, found.reason or opening.reason, wake, opening.rejected, found.ask, found.alarm)
 
-    def _reseat(self, tip: Value, now: float, state: StateRef) -> Voters:
-        return Voters(tip.lineage, self.electorate.voters(tip, now), state, self._me, *upcoming(tip))
+    def _reseat(self, tip: Value, state: StateRef) -> Voters:
+        return Voters(tip.lineage, self.electorate.voters(tip), state, self._me, *upcoming(tip))
 
     def _adoption(self, tip: Value) -> StateRef | None:
         living = [peer for peer in self._offers if self._sight.lives(peer)]
@@ -257,7 +257,7 @@ class Coordinator:
 
     def _made(self, tip: Value, chosen: Standing, now: float) -> Open | _Refusal:
         """The OPEN for `chosen`. Where there is none, planning is dear, and every message would ask for it again."""
-        question = (tip, self.electorate.voters(tip, now), chosen, self._failures.edges)
+        question = (tip, self.electorate.voters(tip), chosen, self._failures.edges)
         refusal = self._refusal
         if refusal is not None and now < refusal.until and refusal.question == question:
             return refusal

@@ -1,9 +1,13 @@
-"""Who votes on what follows: those who should (`voters`), once a quorum of them has said that it is there.
+"""Who votes on what follows: those who should (`voters`), as far as they have said themselves that they are there.
 
-A voter may have died without anybody's having noticed, and a vote that is left to it is lost for good. So nobody stops
-voting, as a leaver, after a goodbye, or because it is thought dead, before those who would vote without it were asked
-what they hold (`Inquire`), and a quorum of them has answered since it was known that it goes. A decision needs a quorum
-of those who voted before it, who are dropped among them: without that question it need not be one of those who stay.
+A vote that is left, or given, to somebody who is dead is lost for good, and enough of those are a quorum. Beliefs do
+not tell: somebody may have died just now, and what a peer knows that was stopped for a while, or cut off, and is back,
+is old. So they are asked (`Inquire`) as soon as it is known that the voters should change:
+
+- Nobody votes for the first time who has not answered since.
+- Nobody stops voting, as a leaver, after a goodbye, or because it is thought dead, before a quorum of those who would
+  vote without it has answered. A decision needs a quorum of those who voted before it, who are dropped among them:
+  without that question it need not be one of those who stay.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from ictp2p.types import PeerId
 
 
 class Electorate:
-    """The leavers, and since when which voters are to go."""
+    """The leavers, and since when which votes are to be given and taken."""
 
     def __init__(self, me: PeerId, profile: RoundProfile, sight: Sight, survey: Survey) -> None:
         self._me = me
@@ -28,8 +32,10 @@ class Electorate:
         self._survey = survey
         self.leaving: dict[PeerId, float] = {}
         """When each leaver last said that it leaves."""
-        self._dropping: dict[PeerId, float] = {}
-        """Voters who are to vote no longer, and since when this peer has known it."""
+        self._chosen: tuple[PeerId, ...] = ()
+        """Who should vote, as of the last look."""
+        self._since: dict[PeerId, float] = {}
+        """Since when this peer has known of each who votes and should not, or should and does not."""
         self._asked = -math.inf
 
     @property
@@ -48,41 +54,42 @@ class Electorate:
         self.leaving = {peer: at for peer, at in self.leaving.items() if peer in living or peer == self._me}
 
     def look(self, tip: Value, now: float) -> None:
-        """See who leaves and who is to be dropped by now; whoever is new among these has the heirs asked again."""
+        """See who leaves by now and who should vote; whoever is new among those has the others asked at once."""
         self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
-        known, chosen = self._dropping, self._chosen(tip, now)
-        self._dropping = {voter: known.get(voter, now) for voter in tip.voters if voter not in chosen}
-        if not self._dropping.keys() <= known.keys():
+        self._chosen = desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+        changes = frozenset(tip.voters) ^ frozenset(self._chosen)
+        if not changes <= self._since.keys():
             self._asked = -math.inf
+        self._since = {peer: self._since.get(peer, now) for peer in changes}
 
-    def voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        """The voters of the value that follows `tip`, as of the last look."""
-        chosen = self._chosen(tip, now)
-        if self.leaves and self._me in chosen:
+    def voters(self, tip: Value) -> tuple[PeerId, ...]:
+        """The voters of the value that follows `tip`."""
+        if self.leaves and self._me in self._chosen:
             return (self._me,)  # only if nobody stays: then whoever coordinates lets the others go, and goes last
-        return tip.voters if self.silent(tip, now) else chosen
+        if self.silent_heirs(tip):
+            return tip.voters
+        strangers = self._strangers(tip)
+        return tuple(voter for voter in self._chosen if voter not in strangers)
 
-    def silent(self, tip: Value, now: float) -> tuple[PeerId, ...]:
+    def silent_heirs(self, tip: Value) -> tuple[PeerId, ...]:
         """Of those who are to vote without others who did, who has not answered since; nobody, if a quorum has."""
-        if not self._dropping:
+        dropped = [self._since[voter] for voter in tip.voters if voter in self._since]
+        if not dropped or (self.leaves and self._me in self._chosen):
             return ()
-        heirs = self._chosen(tip, now)
-        heard = self._survey.heard_since(max(self._dropping.values()))
-        if self._me in heirs:
-            if self.leaves:
-                return ()
-            heard.add(self._me)
-        return () if quorum(heirs, heard) else tuple(heir for heir in heirs if heir not in heard)
+        heard = self._survey.heard_since(max(dropped)) | {self._me}
+        return () if quorum(self._chosen, heard) else tuple(heir for heir in self._chosen if heir not in heard)
 
     def inquiry(self, tip: Value, now: float) -> tuple[tuple[PeerId, ...], float | None]:
         """Whom to ask now whether it is there, and when to look again; None if nobody's answer is missing."""
-        silent = self.silent(tip, now)
+        silent = dict.fromkeys([*self.silent_heirs(tip), *self._strangers(tip)])
         if not silent:
             return (), None
         due = now >= self._asked + self._profile.retry
         if due:
             self._asked = now
-        return silent if due else (), self._asked + self._profile.retry
+        return tuple(silent) if due else (), self._asked + self._profile.retry
 
-    def _chosen(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+    def _strangers(self, tip: Value) -> tuple[PeerId, ...]:
+        """Who is to vote for the first time, and has not answered."""
+        newcomers = (peer for peer in self._chosen if peer not in tip.voters and peer != self._me)
+        return tuple(peer for peer in newcomers if peer not in self._survey.heard_since(self._since[peer]))

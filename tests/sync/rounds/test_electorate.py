@@ -1,0 +1,58 @@
+"""A vote is given to nobody who has not said that it is there, whatever others believe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ictp2p.sync.messages import Holding
+from ictp2p.sync.profile import RoundProfile
+from tests.sync.rounds.rounds_mesh import A0, A1, B0, B1, C0, D0, FIRST, Mesh, mesh
+
+
+def voters(m: Mesh) -> set[str]:
+    return set(m.value(A0).voters)
+
+
+def mesh_with_the_dead() -> Mesh:
+    """C0 and D0 are in everybody's sight, as who was stopped for long brings old news of them."""
+    m = Mesh(dict.fromkeys("ABCD", 1))
+    del m.rounds[C0], m.rounds[D0]
+    m.found(A0)
+    return m
+
+
+def test_who_does_not_answer_becomes_no_voter() -> None:
+    """Regression: the dead that somebody believed in were most of the voters: nothing could be decided any more."""
+    m = mesh_with_the_dead()
+    m.run(10.0)
+    assert voters(m) == {A0, B0}
+
+
+def test_who_answers_later_votes_then() -> None:
+    m = mesh_with_the_dead()
+    m.run(10.0)
+    m.boot(C0)
+    m.do(C0, m.rounds[C0].greet(A0, m.now))
+    m.view(C0)
+    m.run(2 * m.profile.retry)
+    assert voters(m) == {A0, B0, C0}
+
+
+def test_an_answer_of_before_it_was_to_vote_does_not_count() -> None:
+    """It may have died since."""
+    m = Mesh(dict.fromkeys("ABC", 1), replace(RoundProfile.local(), max_voters=2))
+    m.found(A0)
+    assert voters(m) == {A0, B0}
+    m.do(A0, m.rounds[A0].receive(C0, Holding(m.rounds[A0].agreement.slot, 1, FIRST), m.now))
+    del m.rounds[C0]
+    m.run(1.0)
+    m.failed = {"B"}
+    m.kill(B0)
+    m.view()
+    m.run(10.0)
+    assert voters(m) == {A0}
+
+
+def test_all_who_are_there_vote_at_once() -> None:
+    m = mesh(A=2, B=2)
+    assert voters(m) == {A0, A1, B0, B1}
