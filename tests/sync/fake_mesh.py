@@ -172,7 +172,8 @@ class FakeMesh:
                 self._wait(begins, request)
             except Withdrawn:
                 if not begins():  # else others have it by now: it is as if the attempt had begun here a moment before
-                    world.contributions.pop(me, None)
+                    if world.contributions.get(me) is request:  # a leader that died takes nothing of its heir's along
+                        del world.contributions[me]
                     raise
             if world.rounds > number:
                 return self._passed(request)
