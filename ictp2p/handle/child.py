@@ -174,7 +174,7 @@ class Child:
     def _act_on_tensors(self, number: int, message: to_peer.ToPeer) -> Any:
         match message:
             case to_peer.Map(region=region, size=size):
-                return self._regions.map(region, size, self._end.descriptors.popleft())
+                return self._regions.map(region, size, self._end.descriptor())
             case to_peer.Unmap(region=region):
                 return self._regions.unmap(region)
             case to_peer.Reduce():

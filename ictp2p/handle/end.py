@@ -7,7 +7,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from ictp2p.errors import LocalProtocolError
+from ictp2p.errors import Exhausted, LocalProtocolError
 from ictp2p.handle.framing import Frames
 
 _READ = 1 << 18
@@ -36,8 +36,10 @@ class End:
         self._heard, self._ended = heard, ended
         self._frames = Frames()
         self._out: deque[memoryview] = deque()
-        self.descriptors: deque[int] = deque()
+        self._descriptors: deque[int] = deque()
         """What has come along with frames and was not taken yet, in order."""
+        self._lost = False
+        """Whether the kernel had no room for one."""
         self.backlog = 0
         """Bytes that wait for the other side."""
         end.setblocking(False)
@@ -54,14 +56,25 @@ class End:
             self._out.append(left)
             self.backlog += len(left)
 
+    def descriptor(self) -> int:
+        """What came along with the frame that is handled.
+
+        Raises:
+            Exhausted: this process may open no more; which one was lost is not known, so none is given any more.
+        """
+        if self._lost:
+            raise Exhausted("the peer's process may open no more files, and memory that is shared with it is one")
+        return self._descriptors.popleft()
+
     def _readable(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._end, _READ, _FDS)
+            data, descriptors, flags, _ = socket.recv_fds(self._end, _READ, _FDS)
         except BlockingIOError:
             return
         except OSError:
-            data, descriptors = b"", []
-        self.descriptors.extend(descriptors)
+            data, descriptors, flags = b"", [], 0
+        self._descriptors.extend(descriptors)
+        self._lost |= bool(flags & socket.MSG_CTRUNC)
         try:
             for number, body in self._frames.take(data):
                 self._heard(number, body)

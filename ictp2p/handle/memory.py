@@ -145,9 +145,15 @@ class Regions:
         return len(self._memory)
 
     def map(self, number: int, size: int, descriptor: int) -> None:
-        """See a region; its descriptor is closed."""
+        """See a region; its descriptor is closed.
+
+        Raises:
+            Exhausted: there is no room for it.
+        """
         try:
             held = mmap.mmap(descriptor, size)
+        except OSError as error:
+            raise Exhausted(f"no {size} bytes to share with the training program: {error}") from error
         finally:
             os.close(descriptor)
         self._memory[number] = torch.frombuffer(held, dtype=torch.uint8)

@@ -362,6 +362,8 @@ class ProcessHandle:
         match message:
             case to_training.Reply(value=value):
                 self._requests.answered(number, value)
+            case to_training.Failed(failure=failure) if not number:  # nobody waits for what was only said
+                raise unpacked(failure)
             case to_training.Failed(failure=failure):
                 self._requests.failed(number, unpacked(failure))
             case to_training.Facts():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.errors import LocalProtocolError
+from ictp2p.errors import Exhausted, LocalProtocolError
 from ictp2p.handle.memory import Arena, Regions, copy_range
 from ictp2p.handle.messages import TensorRef
 from tests.handle.still import Still
@@ -68,6 +70,11 @@ def test_what_lies_nowhere_is_refused() -> None:
             both.regions.tensor(wrong)
     assert both.arena.ref(tensor[:100].view(10, 10).t()) is None
     assert both.regions.tensor(TensorRef(0, 0, 0, "int64")).numel() == 0
+
+
+def test_memory_that_the_peer_cannot_map_is_told_as_exhausted() -> None:
+    with pytest.raises(Exhausted, match="no 4096 bytes to share with the training program"):
+        Regions().map(1, 4096, os.open(os.devnull, os.O_RDWR))
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())

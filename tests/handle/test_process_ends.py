@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import queue
+import resource
 import select
 import signal
 import socket
@@ -104,6 +105,20 @@ def test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait() ->
     os.kill(handle.line.process, nameless)
     with pytest.raises(PeerClosed, match=f"was ended by signal {nameless}"):
         handle.start()
+    handle.close()
+
+
+@pytest.mark.timeout(30)
+def test_a_process_that_may_open_no_more_files_says_so_at_its_end() -> None:
+    """Regression: memory that it was to be given was lost without a word, and all that was told was `KeyError: 0`."""
+    handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    assert handle.line.process is not None
+    _, most = resource.prlimit(handle.line.process, resource.RLIMIT_NOFILE)
+    resource.prlimit(handle.line.process, resource.RLIMIT_NOFILE, (3, most))
+    held = handle.empty(1 << 20)
+    with pytest.raises(PeerClosed, match="after Exhausted: the peer's process may open no more files"):
+        handle.waiting()
+    del held
     handle.close()
 
 
