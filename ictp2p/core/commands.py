@@ -66,6 +66,14 @@ class Crowded(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class MateUnmet(Notice):
+    """Another worker of this cluster is there, as others say, and for so many seconds neither reached the other."""
+
+    mate: PeerId
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StatusAsked(Notice):
     """`observer` wants this peer's status; answer with `Core.tell_status`."""
 

@@ -31,8 +31,9 @@ from ictp2p.core.packets import (
     StatusRequest,
 )
 from ictp2p.core.thrift import Thrift
+from ictp2p.core.unmet import Unmet
 from ictp2p.errors import RemoteProtocolError
-from ictp2p.gossip.messages import Record, Sight, SwimState
+from ictp2p.gossip.messages import Record, Sight, Status, SwimState
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
 
@@ -53,10 +54,11 @@ _BESIDE = 256
 class Meetings:
     """Greetings, introductions and goodbyes of one peer."""
 
-    def __init__(self, context: Context, thrift: Thrift, observers: Observers) -> None:
+    def __init__(self, context: Context, thrift: Thrift, observers: Observers, unmet: Unmet) -> None:
         self._context = context
         self._thrift = thrift
         self._observers = observers
+        self._unmet = unmet
         self.greeted: set[PeerId] = set()
         """Peers with an open connection whose greeting has arrived; observers are none of them."""
         self.departed: set[PeerId] = set()
@@ -163,6 +165,8 @@ class Meetings:
                 self._greeted_by(sender, message)
             case Introduction(cards=cards):
                 self._hear_of([checked_peer(each) for each in cards])
+                for each in cards:
+                    self._unmet.heard_of(each.peer)
             case MeshCopy():
                 self._shown_mesh(sender, message)
             case Goodbye():
@@ -260,7 +264,7 @@ class Meetings:
         for sight in state.sights:
             member = sight.record.member
             if member == self._context.cluster:
-                self._recall_own(sight.record)
+                self._recall_own(sight.record, lives=sight.status is Status.ALIVE)
             elif not sight.record.left and member not in directory.clusters:
                 card = decode_cluster_card(sight.record.payload)
                 if card.cluster == member:
@@ -268,7 +272,7 @@ class Meetings:
                     if not sight.status.present:  # no notice of its death comes: it was dead when we first heard of it
                         directory.lapse(card.cluster)
 
-    def _recall_own(self, record: Record) -> None:
+    def _recall_own(self, record: Record, *, lives: bool) -> None:
         """What the mesh remembers of our own cluster: its workers, and the term that its next leader has to exceed.
 
         Whoever held that term may be dead or gone, with the only disk that knew of it. If it was this peer, its own
@@ -281,6 +285,8 @@ class Meetings:
             return
         if not record.left:
             self._hear_of(card.workers)
+        if lives:
+            self._unmet.heard_of(card.leader)
         if not self._context.leading:  # a leader is told of rivals by the membership
             election, me = self._context.m.election, self._context.me
             if card.leader == me and card.term > election.term:

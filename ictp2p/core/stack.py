@@ -47,6 +47,7 @@ from ictp2p.core.publication import Publication
 from ictp2p.core.settling import Settling
 from ictp2p.core.thrift import Thrift
 from ictp2p.core.timetable import Timetable
+from ictp2p.core.unmet import Unmet
 from ictp2p.machine import Effects
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.types import ClusterId, PeerId
@@ -84,7 +85,8 @@ class Core:
         self._neighbourhood = neighbourhood = Neighbourhood(context, thrift.serves)
         self._post = post = Post(context, neighbourhood)
         self._observers = observers = Observers(context)
-        self._meetings = meetings = Meetings(context, thrift, observers)
+        self._unmet = unmet = Unmet(context)
+        self._meetings = meetings = Meetings(context, thrift, observers, unmet)
         self.publication = publication = Publication(context, neighbourhood, limits)
         membership = Membership(context, timetable, meetings)
         consequences = Consequences(context, timetable, membership, meetings, neighbourhood, publication)
@@ -96,7 +98,7 @@ class Core:
         contacts = Contacts(context, meetings, complete)
         self._settling = Settling(context, meetings, neighbourhood, publication, contacts, dialer, thrift)
         self._forgetting = Forgetting(context, post, meetings)
-        self._waiting = (dialer, thrift, meetings, observers, publication)
+        self._waiting = (dialer, thrift, meetings, observers, publication, unmet)
         self._resigning = False
 
     # ------------------------------------------------------------ inputs from the driver
@@ -159,6 +161,7 @@ class Core:
         self._context.dirty |= self.publication.is_due()
         self._meetings.show_what_waits()
         self._observers.handle_timeout()
+        self._unmet.handle_timeout()
         self._context.dirty |= self._thrift.handle_timeout()
         self._forgetting.handle_timeout()
         return self._finish()

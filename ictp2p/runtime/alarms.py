@@ -5,6 +5,7 @@ Each is an event with its figures, for programs, if it has any, and a warning in
 
 from __future__ import annotations
 
+from ictp2p.core.commands import MateUnmet
 from ictp2p.core.directory import Directory
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement.chain import Decided, ForeignChain
@@ -18,6 +19,7 @@ from ictp2p.telemetry import Telemetry
 
 _LATE = "seem to be alive, but too few of them answer in time"
 _ABSENT = "Its training hangs, is that much slower, or it still fetches the state; look there, or end it"
+_DIALED = "Unless it has died since, look at advertise and listen of both: one must be able to dial the other there"
 _NO_STATE = (
     "have a worker `load` a checkpoint of this training; for a new training, which can have none, end all workers and "
     "give each an empty data_dir, for theirs hold the decisions of the old one"
@@ -34,6 +36,11 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
             telemetry.event("warning", text=f"no quorum: {what}")
         case QuorumRegained():
             telemetry.event("quorum_regained")
+        case MateUnmet(mate=mate, seconds=seconds):
+            who, cluster = directory.in_words(mate), directory.me.cluster
+            what = f"another worker, {who}, is there, as others say, but in {seconds:.0f} s neither reached the other"
+            text = f"{what}: each leads {cluster} by itself, and the mesh hears one of the two. {_DIALED}"
+            telemetry.event("warning", text=text)
         case ForeignChain(peer=peer, first=True):
             text = f"{peer} is of another mesh, which was founded apart: the two never become one"
             telemetry.event("warning", text=f"{text}; start the peers of one anew, with empty data folders and join")

@@ -202,7 +202,7 @@ def test_of_whom_the_directory_has_forgotten_nothing_is_kept() -> None:
     context: Any = SimpleNamespace(card=me, cluster=me.cluster, directory=directory, m=machines, now=0.0)
     context.run = context.send = lambda *_: None
     nobody: Any = ()
-    meeting = meetings.Meetings(context, nobody, nobody)
+    meeting = meetings.Meetings(context, nobody, nobody, nobody)
     for message in (Greeting(other, other.peer, 1), Goodbye()):
         meeting.receive(other.peer, message)
     assert meeting.departed == {other.peer}

@@ -55,6 +55,15 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         },
     ),
     (
+        commands.MateUnmet(OTHER, 30.0),
+        "warning",
+        {
+            "text": f"another worker, {OTHER}, is there, as others say, but in 30 s neither reached the other: each "
+            "leads here by itself, and the mesh hears one of the two. Unless it has died since, look at advertise and "
+            "listen of both: one must be able to dial the other there"
+        },
+    ),
+    (
         commands.Crowded(700, 550),
         "warning",
         {"text": "here has 700 workers, of which the mesh knows 550: the others have no vote; split the cluster"},
