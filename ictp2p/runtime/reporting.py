@@ -90,6 +90,8 @@ def members_of(core: Core, now: float) -> list[dict[str, Any]]:
 def clusters_of(core: Core, now: float) -> list[dict[str, Any]]:
     """The clusters of the mesh; `status_for` is as of members, None of the own cluster where this peer follows.
 
+    `address` is where its leader can be dialed, for what only that knows; empty if nobody can.
+
     Which version each holds is known to leaders alone, who do not tell their followers.
     """
     own = core.own_view()
@@ -109,10 +111,12 @@ def _seconds(member: Member, now: float) -> int:
 def _cluster(core: Core, name: ClusterId, status: str, seconds: int | None) -> dict[str, Any]:
     card, seen = core.directory.clusters.get(name), {"cluster": name, "status": status, "status_for": seconds}
     if card is None:
-        return {**seen, "leader": None, "term": None, "workers": 0}
+        return {**seen, "leader": None, "address": None, "term": None, "workers": 0}
+    leader = card.worker(PeerId(card.leader))
     return {
         **seen,
         "leader": card.leader,
+        "address": leader.address if leader else "",
         "term": card.term,
         "workers": len(card.workers),
         "training": card.training,

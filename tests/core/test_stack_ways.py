@@ -238,3 +238,11 @@ def test_the_status_of_a_follower_names_no_version_that_its_leader_no_longer_tel
     assert leader.core.leading
     assert [row["state_version"] for row in clusters_of(leader.core, 0.0)] == [0, 0]
     assert [row["state_version"] for row in clusters_of(follower.core, 0.0)] == [None, None]
+
+
+def test_every_worker_shows_where_each_leader_can_be_asked() -> None:
+    """What only leaders know could not be asked of them: nobody showed where another cluster's leader is."""
+    hosts = mesh(World(), "a", "b")
+    where = [str(group[0].address) for group in hosts.values()]
+    for host in (host for group in hosts.values() for host in group):
+        assert [row["address"] for row in clusters_of(host.core, 0.0)] == where
