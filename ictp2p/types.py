@@ -71,6 +71,8 @@ class Address(NamedTuple):
         host, separator, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
+        elif text.endswith("]"):
+            raise ConfigError(f"address {text!r} is not valid: its port is missing, as in [::1]:7000")
         elif ":" in host and "/" not in host:  # a URL has no IPv6 host before its last colon
             raise ConfigError(f"address {text!r} is not valid: write an IPv6 host in brackets, as in [::1]:7000")
         if not separator or not host or any(c.isspace() or c == "/" for c in host):

@@ -42,6 +42,7 @@ def test_an_impossible_address_is_refused_by_name(text: str) -> None:
     ("text", "words"),
     [
         ("::1:7000", "write an IPv6 host in brackets"),
+        ("[::1]", "its port is missing"),
         ("http://train.example:7450", "expected host:port, as in 192.0.2.7"),
     ],
 )
