@@ -142,8 +142,10 @@ class Supervisor:
         if not self._spare_quorum:
             return False
         left = {peer: owner for peer, owner in self._owners.items() if owner is not host and not owner.gone}
-        known = [Acceptor(peer, owner.disk.load(acceptor.KEY)).slot for peer, owner in left.items()]
-        electorates = self._world.auditor.agreement.electorates(max(known, default=0))
+        known = [Acceptor(peer, owner.disk.load(acceptor.KEY)) for peer, owner in left.items()]
+        newest = max((each.slot for each in known), default=0)
+        accepted = [each.value.voters for each in known if each.value is not None and each.slot == newest]
+        electorates = self._world.auditor.agreement.electorates(newest) + accepted  # which may yet be decided
         return not all(quorum(voters, left) for voters in electorates)
 
     async def _leave(self, host: Host, process: Process) -> None:

@@ -9,7 +9,9 @@ import weakref
 
 import pytest
 
-from ictp2p.sync.values import StateRef
+from ictp2p.sync.agreement.acceptor import KEY, Acceptor
+from ictp2p.sync.messages import Ballot
+from ictp2p.sync.values import StateRef, Voters, upcoming
 from sim import World
 from sim.chance import Chance
 from sim.faults import Cut, Heal, SlowNode
@@ -199,3 +201,23 @@ def test_a_world_that_is_dropped_unclosed_ends_without_a_word(
         gc.collect()
     assert dropped() is None
     assert said == []
+
+
+def test_a_disk_is_spared_that_is_needed_by_what_somebody_has_accepted() -> None:
+    """Regression: it may yet be decided, and then there was no quorum of those who vote by it."""
+    with World(seed=1, spare_quorum=True) as world:
+        for name in "abc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 2 and world.settled(), 60.0)
+        a, b, c = (world.hosts[f"{name}/0"] for name in "abc")
+        assert a.peer is not None
+        assert b.peer is not None
+        assert c.peer is not None
+        accepted = Acceptor(b.peer.id, b.disk.load(KEY))
+        assert accepted.tip is not None
+        assert len(accepted.tip.voters) == 3
+        tip, heirs = accepted.tip, (a.peer.id, c.peer.id)
+        accepted.accept(Ballot(9, b.peer.id), Voters(tip.lineage, heirs, tip.state, b.peer.id, *upcoming(tip)))
+        b.disk.values[KEY] = accepted.persist().value
+        world.crash("a/0", disk="lost")
+        assert [entry.host for entry in world.trace.of("spared")] == ["a/0"]

@@ -248,7 +248,7 @@ def test_a_planted_bug_shrinks_to_one_fault_and_is_replayed(
     """Mutation: a peer forgets its term with its process, and hears nobody who remembers: it takes an office twice."""
     monkeypatch.setattr(Past, "decode", classmethod(lambda cls, stored: cls()))
     monkeypatch.setattr(Election, "seen", lambda self, term, leader, now, told=False: [])
-    monkeypatch.setattr(Meetings, "_recall_own", lambda self, record: None)
+    monkeypatch.setattr(Meetings, "_recall_own", lambda self, record, *, lives: None)
 
     class Planted(Worlds):
         left = tmp_path / "planted.json"

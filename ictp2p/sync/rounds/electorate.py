@@ -2,7 +2,8 @@
 
 A vote that is left, or given, to somebody who is dead is lost for good, and enough of those are a quorum. Beliefs do
 not tell: somebody may have died just now, and what a peer knows that was stopped for a while, or cut off, and is back,
-is old. So they are asked (`Inquire`) as soon as it is known that the voters should change:
+is old. So they are asked (`Inquire`) as soon as it is known that the voters should change, and until they have: a round
+that is under way may put that off, and by its end who has answered may be dead. An answer counts for a moment.
 
 - Nobody votes for the first time who has not answered since.
 - Nobody stops voting, as a leaver, after a goodbye, or because it is thought dead, before a quorum of those who would
@@ -21,6 +22,9 @@ from ictp2p.sync.rounds.voters import desired_voters
 from ictp2p.sync.values import Value, quorum
 from ictp2p.types import PeerId
 
+_FRESH = 2
+"""An answer counts for this many times the pause between two questions."""
+
 
 class Electorate:
     """The leavers, and since when which votes are to be given and taken."""
@@ -37,6 +41,8 @@ class Electorate:
         self._since: dict[PeerId, float] = {}
         """Since when this peer has known of each who votes and should not, or should and does not."""
         self._asked = -math.inf
+        self._fresh = -math.inf
+        """Since when an answer counts, as of the last look."""
 
     @property
     def leaves(self) -> bool:
@@ -61,6 +67,7 @@ class Electorate:
         if not changes <= self._since.keys():
             self._asked = -math.inf
         self._since = {peer: self._since.get(peer, now) for peer in changes}
+        self._fresh = now - _FRESH * self._profile.retry
 
     def voters(self, tip: Value) -> tuple[PeerId, ...]:
         """The voters of the value that follows `tip`."""
@@ -76,20 +83,25 @@ class Electorate:
         dropped = [self._since[voter] for voter in tip.voters if voter in self._since]
         if not dropped or (self.leaves and self._me in self._chosen):
             return ()
-        heard = self._survey.heard_since(max(dropped)) | {self._me}
+        heard = self._heard_since(max(dropped)) | {self._me}
         return () if quorum(self._chosen, heard) else tuple(heir for heir in self._chosen if heir not in heard)
 
     def inquiry(self, tip: Value, now: float) -> tuple[tuple[PeerId, ...], float | None]:
-        """Whom to ask now whether it is there, and when to look again; None if nobody's answer is missing."""
-        silent = dict.fromkeys([*self.silent_heirs(tip), *self._strangers(tip)])
-        if not silent:
+        """Whom to ask now whether it is there, and when to look again; None if nobody's answer matters."""
+        dropping = any(voter in self._since for voter in tip.voters)
+        asked = [peer for peer in self._chosen if peer != self._me and (dropping or peer in self._since)]
+        if not asked:
             return (), None
         due = now >= self._asked + self._profile.retry
         if due:
             self._asked = now
-        return tuple(silent) if due else (), self._asked + self._profile.retry
+        return tuple(asked) if due else (), self._asked + self._profile.retry
 
     def _strangers(self, tip: Value) -> tuple[PeerId, ...]:
         """Who is to vote for the first time, and has not answered."""
         newcomers = (peer for peer in self._chosen if peer not in tip.voters and peer != self._me)
-        return tuple(peer for peer in newcomers if peer not in self._survey.heard_since(self._since[peer]))
+        return tuple(peer for peer in newcomers if peer not in self._heard_since(self._since[peer]))
+
+    def _heard_since(self, moment: float) -> set[PeerId]:
+        """Who has answered since then, and lately."""
+        return self._survey.heard_since(max(moment, self._fresh))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ictp2p.sync.messages import Holding
 from ictp2p.sync.profile import RoundProfile
-from tests.sync.rounds.rounds_mesh import A0, A1, B0, B1, C0, D0, FIRST, Mesh, mesh
+from ictp2p.sync.values import Close
+from tests.sync.rounds.rounds_mesh import A0, A1, B0, B1, C0, D0, FIRST, Mesh, in_second_round, mesh, peer
+
+A2 = peer("A", 2)
 
 
 def voters(m: Mesh) -> set[str]:
@@ -45,12 +50,32 @@ def test_an_answer_of_before_it_was_to_vote_does_not_count() -> None:
     assert voters(m) == {A0, B0}
     m.do(A0, m.rounds[A0].receive(C0, Holding(m.rounds[A0].agreement.slot, 1, FIRST), m.now))
     del m.rounds[C0]
-    m.run(1.0)
+    m.run(m.profile.retry)
     m.failed = {"B"}
     m.kill(B0)
     m.view()
     m.run(10.0)
     assert voters(m) == {A0}
+
+
+@pytest.mark.parametrize("late", [0.0, 5.0])
+def test_who_answered_at_the_beginning_of_a_long_round_may_be_dead_at_its_end(late: float) -> None:
+    """Regression: two of three heirs had died since with their disks, and those who were dropped for them were back."""
+    m = in_second_round(A=3, B=1, C=1)
+    before = voters(m)
+    for voter in (A1, A2):
+        m.kill(voter)
+    m.view()
+    m.run(2 * m.profile.retry)
+    for heir in (B0, C0):
+        m.kill(heir)
+    m.run(late)
+    m.do(A0, m.rounds[A0].failed(2, 1, "connection lost", (B0, C0), m.now))
+    for voter in (A1, A2):
+        m.boot(voter)
+    m.run(1.0)
+    assert isinstance(m.value(A0), Close)
+    assert voters(m) == (before if late else {A0, B0, C0})
 
 
 def test_all_who_are_there_vote_at_once() -> None:

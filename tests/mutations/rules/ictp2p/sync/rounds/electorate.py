@@ -50,8 +50,15 @@ MUTATIONS: Final = (
     Mutation(
         "vote-for-an-old-answer",
         "What somebody said before it was to vote is no word that it is there.",
-        "self._survey.heard_since(self._since[peer]))",
-        "self._survey.heard_since(0.0))",
+        "self._heard_since(self._since[peer]))",
+        "self._heard_since(0.0))",
         ("sync/rounds/test_electorate.py::test_an_answer_of_before_it_was_to_vote_does_not_count",),
+    ),
+    Mutation(
+        "vote-for-a-stale-answer",
+        "What somebody said when a long round began is no word that it is there at its end.",
+        "self._survey.heard_since(max(moment, self._fresh))",
+        "self._survey.heard_since(moment)",
+        ("sync/rounds/test_electorate.py::test_who_answered_at_the_beginning_of_a_long_round_may_be_dead_at_its_end",),
     ),
 )
