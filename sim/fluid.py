@@ -125,7 +125,7 @@ class Flow:
         """Of these, seconds at the most that its hosts keep for it; in the first round trip their buffers fill."""
         self.sent = 0.0
         """Bytes that have passed."""
-        self.seen = 0.0
+        self.delivered = 0.0
         """The newest rate at which some did."""
         self.most, self.far = math.inf, 0.0
         """Bytes per second that this allows, and the round trip, as of the last look at the path."""
@@ -138,7 +138,7 @@ class Flow:
         self.timer: asyncio.TimerHandle | None = None
         self.row = -1
         """Of the table of what is alike in all flows; none before it first starts."""
-        self.seen = -1
+        self.looked = -1
         """As of which change of the world its path was looked at; -1 for never, or into another row."""
 
 
@@ -269,7 +269,7 @@ class Fluid:
         if flow in self._flows:
             return
         if flow.row < 0:
-            flow.row, flow.seen = self._rows.take(), -1
+            flow.row, flow.looked = self._rows.take(), -1
         flow.since = flow.began = now = self._loop.now
         self._rows.begin(flow.row, now, slowly=now - flow.stopped > IDLE and flow.loss() > 0)
         self._look(flow)
@@ -285,8 +285,8 @@ class Fluid:
 
     def _look(self, flow: Flow) -> None:
         """See what the path of a flow is like, unless that was seen since anything changed."""
-        if flow.seen != self._changes:
-            flow.seen = self._changes
+        if flow.looked != self._changes:
+            flow.looked = self._changes
             self._rows.look(flow)
 
     def _stir(self) -> None:
@@ -348,7 +348,7 @@ class Fluid:
         if (size := flow.rate * (now - before)) > 0:
             flow.busy += now - before
             flow.sent += size
-            flow.seen = flow.rate
+            flow.delivered = flow.rate
             if flow.rate >= flow.most:
                 flow.held += max(0.0, now - max(before, flow.began + flow.far))
             self._passed[flow] = None

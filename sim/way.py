@@ -77,7 +77,7 @@ class Way:
     @property
     def delivered(self) -> float:
         """Bytes per second that have passed of late."""
-        return self._flow.seen
+        return self._flow.delivered
 
     def open(self, passes: bool) -> None:
         """Say whether packets pass at all."""

@@ -162,3 +162,26 @@ def test_the_account_says_whether_hosts_or_the_line_bound_a_flow(size: float, li
     flow, (took,) = _run(size, limit)
     assert flow.busy == pytest.approx(took, abs=0.02)
     assert flow.held == pytest.approx(held, rel=0.02, abs=0.02)
+
+
+def test_a_flow_that_starts_again_knows_how_fast_it_was_and_looks_at_no_path_that_has_not_changed() -> None:
+    loop, left, looks = SimLoop(), [0.0], list[float]()
+
+    def passed(amount: float) -> None:
+        left[0] -= amount
+
+    def round_trip() -> float:
+        looks.append(loop.now)
+        return 0.0
+
+    fluid = Fluid(loop)
+    flow = Flow(lambda: [("x", 1e6)], round_trip, lambda: 0.0, lambda: max(0.0, left[0]), passed)
+    assert flow.delivered == 0.0
+    for _ in range(2):
+        left[0] = 1e5
+        fluid.start(flow)
+        loop.run_to(loop.now + 1.0)
+        assert left[0] == pytest.approx(0.0, abs=1e-4)
+    fluid.start(flow)
+    assert flow.delivered == pytest.approx(1e6)
+    assert looks == [0.0]
