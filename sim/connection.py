@@ -59,7 +59,7 @@ class Endpoint(asyncio.Transport):
         self.swallowed = False
         """Whether a packet of it is larger than its way carries, and lost each time that it is sent."""
         self.forgotten = False
-        """Whether nothing passes on it any more, whatever passes on others."""
+        """Whether what stands on the way has no memory of it, and tells nobody: nothing passes any more."""
         self._net = internet
         self._loop = internet.loop
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
@@ -455,11 +455,6 @@ class Endpoint(asyncio.Transport):
     def _drop_queue(self) -> None:
         self._way.drop()
         self._patience.drop()
-
-    def forget(self) -> None:
-        """What stands on the way has no memory of this connection any more, and tells nobody."""
-        self.forgotten = True
-        self.path_changed()
 
     def reset_by_peer(self) -> None:
         """A reset arrives out of the blue."""

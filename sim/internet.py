@@ -106,8 +106,13 @@ class Internet:
         for end in [e for e in self.endpoints if names(e.local, e.remote)]:
             if end.peer not in seen and self.chance.happens(share, "forget", end.local, end.remote):
                 for each in (end, end.peer):
-                    each.reset_by_peer() if told else each.forget()
+                    if told:
+                        each.reset_by_peer()
+                    else:
+                        each.forgotten = True
             seen.add(end)
+        if not told:
+            self.changed()
 
     def blocked(self, source: str, target: str) -> bool:
         """Whether what one host sends to another vanishes."""

@@ -287,6 +287,18 @@ def test_a_connection_that_is_forgotten_is_dead_while_others_work(told: bool) ->
     assert [bool(end.lost) for end in (*dead, *living)] == [True, True, False, False]
 
 
+def test_of_what_was_leaving_as_a_connection_was_forgotten_nothing_more_arrives() -> None:
+    pair = Pair(bandwidth=1e6, delay=0.0005).connect()
+    pair.dialer.transport.write(bytes(2_000_000))
+    pair.loop.run_to(pair.loop.now + 0.5)
+    pair.loop.perform(lambda: pair.net.forget_between(lambda here, there: True, 0.999, told=False))
+    pair.loop.run_to(pair.loop.now + 0.01)
+    arrived = len(pair.acceptor.data)
+    assert arrived < 1_000_000
+    pair.loop.run_to(pair.loop.now + 5)
+    assert len(pair.acceptor.data) == arrived
+
+
 def test_a_killed_process_is_told_of_by_its_kernel_and_a_dark_host_is_not() -> None:
     pair = Pair().connect()
     began = pair.loop.now
