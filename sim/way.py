@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ictp2p.edge.preamble import Kind
-from sim.fluid import INITIAL_WINDOW, SEGMENT, Flow
+from sim.flows import INITIAL_WINDOW, SEGMENT, Flow
 from sim.internet import Internet
 
 if TYPE_CHECKING:

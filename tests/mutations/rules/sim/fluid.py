@@ -12,11 +12,4 @@ MUTATIONS: Final = (
         "now - before",
         ("sim/test_fluid.py::test_the_account_says_whether_hosts_or_the_line_bound_a_flow",),
     ),
-    Mutation(
-        "caps-before-shares",
-        "A flow gets all that it may have only if that is no more than an even part of everything that it passes.",
-        "done = active & (limit <= fair)",
-        "done = active & (limit < math.inf)",
-        ("sim/test_fluid.py::test_shares_fit_and_every_flow_is_held_back_by_something_full",),
-    ),
 )
