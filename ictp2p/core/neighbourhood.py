@@ -18,7 +18,7 @@ from ictp2p.core import views
 from ictp2p.core.cards import LinkCard
 from ictp2p.core.context import Context
 from ictp2p.core.packets import Channel
-from ictp2p.gossip.links import LinkMeasurement
+from ictp2p.gossip.link import LinkMeasurement
 from ictp2p.machine import Effects
 from ictp2p.types import ClusterId, PeerId
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ictp2p.core.cards import CLUSTERS_KEPT, ClusterCard, LinkCard
 from ictp2p.core.directory import Directory
-from ictp2p.gossip.links import LinkMeasurement
+from ictp2p.gossip.link import LinkMeasurement
 from ictp2p.gossip.swim import Status, Swim
 from ictp2p.routing.algebra import Link
 from ictp2p.sync.rounds.sight import ClusterView

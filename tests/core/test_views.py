@@ -13,7 +13,7 @@ from msgspec import structs
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import _measured
 from ictp2p.core.views import cluster_views, link_card
-from ictp2p.gossip.links import LinkMeasurement
+from ictp2p.gossip.link import LinkMeasurement
 from ictp2p.gossip.swim import Status
 from ictp2p.types import ClusterId
 from tests.core.test_cards import card, worker

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError
-from ictp2p.gossip.links import LinkChanged, LinkMeasurement
+from ictp2p.gossip.link import LinkMeasurement
+from ictp2p.gossip.links import LinkChanged
 from ictp2p.types import Transfer
 from tests.gossip.linked import MIB, NO_PROBES, B, C, linked, move, notices
 

@@ -6,46 +6,11 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
-        "slow-line-filled-again",
-        "After a probe that took too long the next one is shorter.",
-        "        self.shortened = min(self.shortened + 1, len(self._profile.probe_sizes) - 1)\n",
-        "        pass\n",
-        (
-            "gossip/test_link_probes.py::TestProbes::test_one_that_takes_too_long_is_followed_by_shorter_ones_until_a_line_shows_more",
-        ),
-    ),
-    Mutation(
-        "short-probes-for-ever",
-        "Where a line shows that it carries more, probes are as long as usual again.",
-        "            self._lengthen(rate)\n",
-        "            pass\n",
-        (
-            "gossip/test_link_probes.py::TestProbes::test_one_that_takes_too_long_is_followed_by_shorter_ones_until_a_line_shows_more",
-        ),
-    ),
-    Mutation(
         "round-taken-for-a-slow-line",
         "A probe that a round cut short says nothing of how long it would have taken.",
         "if not self._cut_short and self._probing[0]",
         "if self._probing[0]",
         ("gossip/test_link_probes.py::TestProbes::test_one_that_a_round_cut_short_is_made_again_as_it_was",),
-    ),
-    Mutation(
-        "doubts-for-ever",
-        "A link that is doubted is probed once more, and then ever more seldom: the credit is for others, too.",
-        "self.doubted, self.pause = True, min",
-        "self.pause = min",
-        ("gossip/test_link_probes.py::TestProbes::test_what_is_left_over_goes_once_to_links_that_are_doubted",),
-    ),
-    Mutation(
-        "pause-for-good",
-        "A link that has just changed may soon change again: the next probe in doubt comes soon.",
-        "changed = abs(rate - self._alone) > self._profile.shift * self._alone and",
-        "changed = not self._alone and",
-        (
-            "gossip/test_link_probes.py::TestProbes::"
-            "test_doubted_links_are_probed_ever_more_seldom_until_a_probe_shows_something_new",
-        ),
     ),
     Mutation(
         "fallen-for-an-hour",
@@ -106,26 +71,6 @@ MUTATIONS: Final = (
         (
             "gossip/test_link_probes.py::TestProbes::"
             "test_one_that_left_something_open_is_made_once_more_after_a_while_though_its_figures_are_fresh",
-        ),
-    ),
-    Mutation(
-        "share-taken-for-a-change",
-        "That a link shows its share of a line in a round does not have it probed again and again.",
-        "and (probe or rate > self._alone)",
-        "and rate > 0.0",
-        (
-            "gossip/test_link_probes.py::TestProbes::"
-            "test_a_share_of_a_line_in_each_round_does_not_have_the_link_probed_again_and_again",
-        ),
-    ),
-    Mutation(
-        "opening-window-taken-for-the-link",
-        "What a sender's window let through in a few round trips is a lower bound, and not what the link carries.",
-        "at_least = transfer.limited or self.opens_within(transfer.seconds, now)",
-        "at_least = transfer.limited",
-        (
-            "gossip/test_link_bandwidth.py::TestBandwidth"
-            "::test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known",
         ),
     ),
 )
