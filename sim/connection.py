@@ -1,7 +1,7 @@
 """One end of a simulated connection: asyncio's transport towards the program, and its kernel.
 
-What was sent is on its way in `sim.way`; what the kernel does while nothing passes is `sim.patience`. Here is what the
-program sees: order, back pressure, an end for one of TCP's reasons.
+What was sent is on its way in `sim.way`, what has arrived waits in `sim.inbox`, and what the kernel does while nothing
+passes is `sim.patience`. Here is what the program sees: order, back pressure, an end for one of TCP's reasons.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import ssl
-from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ictp2p.edge.preamble import Kind
 from ictp2p.types import Address
-from sim.elided import KEPT, is_empty, nothing
+from sim.elided import KEPT, is_empty
+from sim.inbox import Inbox
 from sim.internet import Internet
 from sim.loop import Process
 from sim.patience import Patience
@@ -28,8 +28,6 @@ PACKET = 1400
 """Bytes of a message from which on it does not fit into what a way that swallows large packets carries."""
 KERNEL = 256 * 1024
 """Bytes that the kernels of both ends hold for a connection before the transport's own buffer fills."""
-CUT = 0.05
-"""Share of the reads that end somewhere in what has arrived: packets are cut where TCP likes, not where writes end."""
 
 
 class Endpoint(asyncio.Transport):
@@ -62,25 +60,19 @@ class Endpoint(asyncio.Transport):
         """Whether what stands on the way has no memory of it, and tells nobody: nothing passes any more."""
         self._net = internet
         self._loop = internet.loop
-        self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
-        self._buffered = False
-        """Whether the protocol says where bytes go."""
         self._cut = internet.blocked(self.local, remote)
         """Whether what is sent vanishes, as of the last change of any path."""
-        self._closing = False
+        self.closing = False
+        """Whether it is closed, or about to be."""
         self._ended = False
         """`connection_lost` was, or is about to be, called."""
         self.gone = False
         """The kernel knows nothing of this connection any more."""
         self._fin_sent = False
-        self._reading = True
-        self._eof = False
         self._high, self._low = 64 * 1024, 16 * 1024
-        self._writing_paused = False
-        self._inbox: deque[bytes | tuple[bytes, int]] = deque()
-        self._unread = 0
-        self._split = False
-        """Whether the rest of what was read in part waits for the loop's next turn."""
+        self.writing_paused = False
+        """Whether whoever writes was told to wait."""
+        self._inbox = Inbox(internet, self)
         self._way = Way(internet, self)
         self._patience = Patience(internet, self)
 
@@ -93,7 +85,7 @@ class Endpoint(asyncio.Transport):
         if name == "congestion":
             return b"reno" if self._net.topology.between(self.local, self.remote).loss else b"bbr"
         if name == "full":
-            return not self.peer._reading
+            return not self.peer._inbox.reading
         if name == "account":
             return self._way.account
         if name == "delivered":
@@ -102,38 +94,35 @@ class Endpoint(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what arrives to `protocol`."""
-        self._protocol = protocol
-        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        self._inbox.serve(protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Who gets what arrives."""
-        return self._protocol
+        return self._inbox.protocol
 
     def is_closing(self) -> bool:
         """Whether it is closed, or about to be."""
-        return self._closing
+        return self.closing
 
     def is_reading(self) -> bool:
         """Whether what arrives is delivered."""
-        return self._reading and not self._closing
+        return self._inbox.reading and not self.closing
 
     def pause_reading(self) -> None:
         """Deliver nothing for now."""
-        self._reading = False
+        self._inbox.reading = False
 
     def resume_reading(self) -> None:
         """Deliver again, from the next turn of the loop on."""
-        if not self._reading and not self._closing:
-            self._reading = True
-            if self._inbox or self._eof:
-                self._loop.call_soon(self._feed, context=self.process.context)
+        if not self._inbox.reading and not self.closing:
+            self._inbox.resume()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send."""
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
         size = data.nbytes if isinstance(data, memoryview) else len(data)
-        if self._fin_sent or not size or self._closing or not self.process.alive:
+        if self._fin_sent or not size or self.closing or not self.process.alive:
             return
         if not self.kind:
             self._sniff(bytes(data[:8]))
@@ -156,15 +145,15 @@ class Endpoint(asyncio.Transport):
 
     def write_eof(self) -> None:
         """Say that nothing more will be sent."""
-        if not self._fin_sent and not self._closing:
+        if not self._fin_sent and not self.closing:
             self._fin_sent = True
             self.dispatch(FIN)
 
     def close(self) -> None:
         """Close once everything that was written has left."""
-        if self._closing:
+        if self.closing:
             return
-        self._closing = True
+        self.closing = True
         if not self._fin_sent:
             self._fin_sent = True
             self.dispatch(FIN)
@@ -197,16 +186,16 @@ class Endpoint(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the kernel has not taken."""
-        there, way = self.peer, self._way
+        way, inbox = self._way, self.peer._inbox
         held = int(way.backlog) + self._patience.size
-        if there.process.paused:
-            held += there._unread + way.flying
-        elif not there._reading:
-            held += there._unread
+        if self.peer.process.paused:
+            held += inbox.unread + way.flying
+        elif not inbox.reading:
+            held += inbox.unread
         return held - KERNEL if held > KERNEL else 0
 
     def __repr__(self) -> str:
-        return f"<Endpoint {self.local} to {self.remote}{' closing' if self._closing else ''}>"
+        return f"<Endpoint {self.local} to {self.remote}{' closing' if self.closing else ''}>"
 
     # ------------------------------------------------------------ sending
 
@@ -246,14 +235,14 @@ class Endpoint(asyncio.Transport):
         self._patience.path_changed(busy=self._way.busy)
 
     def passed(self) -> None:
-        """Some of what was sent has left: there may be room again."""
-        if self._closing or (self._writing_paused and self.get_write_buffer_size() <= self._low):
+        """Some of what was sent has left, or was read: there may be room again."""
+        if self.closing or (self.writing_paused and self.get_write_buffer_size() <= self._low):
             self._loop.call_soon(self.drained, context=self.process.context)
 
     def _pause_if_full(self) -> None:
-        if not self._writing_paused and self.get_write_buffer_size() > self._high:
-            self._writing_paused = True
-            self._protocol.pause_writing()
+        if not self.writing_paused and self.get_write_buffer_size() > self._high:
+            self.writing_paused = True
+            self._inbox.protocol.pause_writing()
 
     def drained(self) -> None:
         """Go on writing, or end, if what was written has left."""
@@ -262,10 +251,10 @@ class Endpoint(asyncio.Transport):
                 self._forget()
             return
         size = self.get_write_buffer_size()
-        if self._writing_paused and size <= self._low:
-            self._writing_paused = False
-            self._protocol.resume_writing()
-        if self._closing and not size:
+        if self.writing_paused and size <= self._low:
+            self.writing_paused = False
+            self._inbox.protocol.resume_writing()
+        if self.closing and not size:
             self._end(None)
 
     def _sniff(self, start: bytes) -> None:
@@ -289,27 +278,15 @@ class Endpoint(asyncio.Transport):
         elif not self.connected:
             self._refuse()
         elif what == FIN:
-            self._eof = True
-            if not self._split:
-                self._feed()
+            self._inbox.end()
         elif data is None:
             self._garbled()
         elif self._ended:
             self._refuse()  # a closed socket answers data with a reset
         else:
-            self._take(data, size)
-
-    def _take(self, data: bytes | tuple[bytes, int], size: int) -> None:
-        """Hand a message on, behind what has not been read yet."""
-        if self._net.delivered is not None:
-            self._net.delivered(self.remote, self.local, size)
-        if self._inbox or not self._reading or self._closing:
-            self._unread += size
-            self._inbox.append(data)
-        else:
-            self._deliver(data, size)
-        if (self._inbox or self._eof) and not self._split:
-            self._feed()
+            if self._net.delivered is not None:
+                self._net.delivered(self.remote, self.local, size)
+            self._inbox.take(data, size)
 
     def _accept(self) -> None:
         """The connection is established on the accepting side."""
@@ -319,7 +296,7 @@ class Endpoint(asyncio.Transport):
             return
         self.connected = True
         self.set_protocol(listener.factory())
-        self._protocol.connection_made(self)
+        self._inbox.protocol.connection_made(self)
 
     def _refuse(self) -> None:
         self.dispatch(RST)
@@ -332,86 +309,12 @@ class Endpoint(asyncio.Transport):
         self.gone = True
         self._end(ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] bad record mac"))
 
-    def _feed(self) -> None:
-        """Deliver what has arrived, as long as the protocol wants it."""
-        self._split = False
-        while self._inbox and self._reading and not (self._closing or self._split):
-            item = self._next()
-            size = item[1] if isinstance(item, tuple) else len(item)
-            self._unread -= size
-            self._deliver(item, size)
-        if self._inbox or not self._reading:
-            return
-        if self._eof and not self._closing:
-            self._eof = False
-            keep = getattr(self._protocol, "eof_received", lambda: None)()
-            if not keep:
-                self.close()
-
-    def _next(self) -> bytes | tuple[bytes, int]:
-        """What has arrived first, with what is small behind it: a read gives whatever is there."""
-        inbox = self._inbox
-        item = inbox.popleft()
-        while inbox and not self._buffered and isinstance(item, bytes):
-            more = inbox[0]
-            if not isinstance(more, bytes) or len(item) + len(more) > BULK:
-                break
-            inbox.popleft()
-            item += more
-        return item
-
-    def _deliver(self, item: bytes | tuple[bytes, int], size: int) -> None:
-        data = item[0] if isinstance(item, tuple) else item
-        if size > 1 and (size <= BULK or not self._buffered):  # parts of what is large and bulk come anyway (`sim.way`)
-            size = self._cut_short(data, size)
-            data = data[:size]
-        if self.peer._writing_paused:
-            self.peer.passed()
-        if self._buffered:
-            self._fill(cast("asyncio.BufferedProtocol", self._protocol), data, size)
-        else:
-            whole = data if len(data) == size else data + bytes(size - len(data))
-            cast("asyncio.Protocol", self._protocol).data_received(whole)
-
-    def _cut_short(self, data: bytes, size: int) -> int:
-        """How much of it one read gives: now and then the rest comes next turn, with what has arrived by then."""
-        chance = self._net.chance.uniform("cut", self.remote, self.local)
-        if chance >= CUT:
-            return size
-        at = 1 + int(chance / CUT * (size - 1))
-        self._put_back(data[at:], size - at)
-        self._split = True
-        self._loop.call_soon(self._feed, context=self.process.context)
-        return at
-
-    def _put_back(self, rest: bytes, size: int) -> None:
-        self._inbox.appendleft((rest, size) if len(rest) < size else rest)
-        self._unread += size
-
-    def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes, size: int) -> None:
-        done = 0
-        while done < size and not self._closing:
-            if protocol is not self._protocol or not self._reading:  # it was replaced, or has enough, half-way
-                self._put_back(data[done:], size - done)
-                if self._reading:
-                    self._loop.call_soon(self._feed, context=self.process.context)
-                return
-            view = memoryview(protocol.get_buffer(-1))
-            count = min(view.nbytes, size - done)
-            real = data[done : done + count]
-            known = len(real)
-            view[:known] = real
-            if known < count:
-                view[known:count] = nothing(count - known)
-            protocol.buffer_updated(count)
-            done += count
-
     # ------------------------------------------------------------ ending
 
     def _end(self, error: Exception | None) -> None:
         if self._ended:
             return
-        self._ended = self._closing = True
+        self._ended = self.closing = True
         if error is not None:
             self.gone = True
             self._drop_queue()
@@ -422,7 +325,7 @@ class Endpoint(asyncio.Transport):
             self._forget()
 
     def _lost(self, error: Exception | None) -> None:
-        self._protocol.connection_lost(error)
+        self._inbox.protocol.connection_lost(error)
         self.set_protocol(asyncio.Protocol())
         self._inbox.clear()
         if self.gone or not self._leaving():
@@ -468,8 +371,8 @@ class Endpoint(asyncio.Transport):
     def process_ended(self, *, power: bool) -> None:
         """Whoever owned this end is dead; its kernel closes it, if that has power."""
         if not power and not self.gone and not self._fin_sent:
-            self.dispatch(RST if self._unread else FIN)
-        self.gone = self._ended = self._closing = True
+            self.dispatch(RST if self._inbox.unread else FIN)
+        self.gone = self._ended = self.closing = True
         if power:
             self._drop_queue()
         self._inbox.clear()
