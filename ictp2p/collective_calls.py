@@ -24,10 +24,11 @@ from typing import Literal, overload
 from torch import Tensor
 
 from ictp2p.calls import parts
+from ictp2p.calls.completed import Completed
 from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.messages import checked_tag
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
-from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
+from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast
 from ictp2p.calls.state import Synced, check_state
 from ictp2p.calls.tensors import Addend, Bundle, as_weight
 from ictp2p.collectives.codecs.prices import check_name, leaves_out

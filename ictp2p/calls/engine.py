@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
-from ictp2p.calls.runner import Call, Deadline, Runner
+from ictp2p.calls.deadline import Deadline
+from ictp2p.calls.runner import Call, Runner
 from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
 from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout, shown

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Past
-from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall
+from ictp2p.calls.completed import Completed
+from ictp2p.calls.round_call import RoundCall
+from ictp2p.calls.rounds import Barrier, SumCall
 from ictp2p.calls.runner import Call
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.planning.halves import cuts
@@ -72,7 +74,8 @@ class Reduce(SumCall):
         nbytes = addend.bundle.nbytes if self._root else 0
         super().__init__(mesh, past, addend, kind="collect", name=f"reduce@{root}", nbytes=nbytes)
 
-    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+    def outputs(self, result: Tensor) -> Sequence[Tensor]:
+        """All of it, at the root."""
         return self._bundle.parts(result) if self._root else ()
 
     def _deliver(self, result: Tensor) -> None:
@@ -100,13 +103,16 @@ class Scatter(SumCall):
         super().__init__(mesh, past, addend, kind="scatter", name="reduce_scatter", nbytes=nbytes)
         self.part = torch.empty(0, dtype=self._dtype, device="cpu")
 
-    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+    def outputs(self, result: Tensor) -> Sequence[Tensor]:
+        """This cluster's part."""
         return [result.view(self._dtype)]
 
-    def _brought(self) -> tuple[int, int]:
+    def brought(self) -> tuple[int, int]:
+        """None: all that is in the part is a sum."""
         return 0, 0
 
-    def _place(self, element: int) -> int:
+    def place(self, element: int) -> int:
+        """The part is all that there is of the result."""
         return element - self.start
 
     def _deliver(self, result: Tensor) -> None:
@@ -134,10 +140,12 @@ class Gather(RoundCall):
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         return [self._bundle.copied()]
 
-    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+    def outputs(self, result: Tensor) -> Sequence[Tensor]:
+        """What all bring, one behind the other."""
         return [result]
 
-    def _brought(self) -> tuple[int, int]:
+    def brought(self) -> tuple[int, int]:
+        """This cluster's row."""
         return self._start, self._start + self._bundle.nbytes
 
     def _deliver(self, result: Tensor) -> None:

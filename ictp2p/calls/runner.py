@@ -20,16 +20,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import torch
-from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Unseen
+from ictp2p.calls.deadline import Deadline
+from ictp2p.calls.handing import Answer, receive, send
 from ictp2p.calls.heads import Flag, Head, Heads, exchange
 from ictp2p.calls.telling import as_told, in_bytes
 from ictp2p.errors import (
@@ -37,12 +36,10 @@ from ictp2p.errors import (
     IctError,
     LocalGroupError,
     MeshMismatch,
-    NoQuorum,
     PeerClosed,
     RoundMissed,
-    RoundTimeout,
 )
-from ictp2p.sync.cluster.heal import broadcast_bytes, stream
+from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.rosters.roster import Generation
 from ictp2p.training.mesh import TrainingMesh
@@ -61,19 +58,6 @@ Each time that it comes again costs them a group. More makes a newcomer miss the
 
 class _Moved(Exception):
     """Everybody leaves the group before this call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a call came to, as it is handed to a worker that missed it."""
-
-    fingerprint: bytes
-    encoded: bytes
-    """The result."""
-    memory: Tensor
-    """The tensors' bytes, flat."""
-    failed: bool = False
-    """Whether the call came to an error for all workers, which `encoded` holds as `telling` has it."""
 
 
 class Call(Protocol, Generic[Result]):
@@ -97,47 +81,6 @@ class Call(Protocol, Generic[Result]):
     def accept(self, answer: Answer) -> Result:
         """Write the answer into the caller's tensors."""
         ...
-
-
-class Deadline:
-    """The end of a call's patience, and how to say what it was waiting for."""
-
-    def __init__(
-        self, seconds: float, waiting: Callable[[], tuple[bool, str]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Begin.
-
-        Args:
-            seconds: how long it may take.
-            waiting: whether a quorum is in sight, and what is waited for.
-            clock: monotonic seconds.
-        """
-        self._seconds = seconds
-        self._clock = clock
-        self._end = clock() + seconds
-        self._waiting = waiting
-
-    @property
-    def over(self) -> bool:
-        """Whether it has passed."""
-        return self._clock() >= self._end
-
-    def sleep(self, seconds: float, wait: Callable[[float], object]) -> None:
-        """Let so many seconds pass, but none beyond it, in waits that may end early."""
-        end = min(self._clock() + seconds, self._end)
-        while (left := end - self._clock()) > 0:
-            wait(left)
-
-    def check(self) -> None:
-        """Raise once it has passed.
-
-        Raises:
-            NoQuorum: too few voters can be reached.
-            RoundTimeout: anything else is missing; the message says what. Or this peer itself stands still.
-        """
-        if self.over:
-            quorum, words = self._waiting()
-            raise (RoundTimeout if quorum else NoQuorum)(f"nothing was decided within {self._seconds:g} s: {words}")
 
 
 class Runner:
@@ -340,9 +283,9 @@ class Runner:
         """
         if group.rank == source:
             assert answer is not None, "who has ended a call has its answer"
-            _send(group, source, answer)
+            send(group, source, answer)
             return
-        received = _receive(group, source)
+        received = receive(group, source)
         if not wanted:
             return
         if received.fingerprint != call.fingerprint:
@@ -386,30 +329,7 @@ class Runner:
             self._group = None
 
 
-class _Header(msgspec.Struct, frozen=True, array_like=True):
-    fingerprint: bytes
-    encoded: bytes
-    nbytes: int
-    failed: bool = False
-
-
 def _accept(call: Call[R], answer: Answer) -> R:
     if answer.failed:
         raise as_told(answer.encoded)
     return call.accept(answer)
-
-
-def _send(group: Group, source: int, answer: Answer) -> None:
-    header = _Header(answer.fingerprint, answer.encoded, answer.memory.numel(), answer.failed)
-    broadcast_bytes(group, msgspec.msgpack.encode(header), source)
-    stream(group, [answer.memory.numpy().data], source)
-
-
-def _receive(group: Group, source: int) -> Answer:
-    try:
-        header = msgspec.msgpack.decode(broadcast_bytes(group, b"", source), type=_Header)
-    except MALFORMED as error:
-        raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
-    memory = torch.empty(header.nbytes, dtype=torch.uint8, device="cpu")
-    stream(group, [memory.numpy().data], source)
-    return Answer(header.fingerprint, header.encoded, memory, header.failed)

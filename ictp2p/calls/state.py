@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.deadline import Deadline
+from ictp2p.calls.handing import Answer
 from ictp2p.calls.heads import Heads
-from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.telling import as_told, tell_failure, tell_success
 from ictp2p.calls.tensors import overwrite, unusable
 from ictp2p.errors import (

@@ -11,7 +11,8 @@ import torch
 import ictp2p
 from ictp2p.calls import parts
 from ictp2p.calls.chronicle import Chronicle
-from ictp2p.calls.rounds import Barrier, Completed
+from ictp2p.calls.completed import Completed
+from ictp2p.calls.rounds import Barrier
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.planning.halves import cuts
 from ictp2p.errors import ConfigError, RoundTimeout
@@ -98,7 +99,7 @@ def test_both_rounds_are_repeated_until_the_same_clusters_are_in_both() -> None:
         ran.append(type(call).__name__)
         clusters = next(script)
         if isinstance(call, parts.Gather):
-            call.accept(ictp2p.calls.runner.Answer(b"", encoded(clusters), torch.arange(call._nbytes).to(torch.uint8)))
+            call.accept(ictp2p.calls.handing.Answer(b"", encoded(clusters), torch.arange(call.nbytes).to(torch.uint8)))
         return completed(*clusters)
 
     bundle, nothing = Bundle(torch.zeros(2, dtype=torch.uint8)), Nothing()
@@ -121,7 +122,7 @@ def test_a_part_is_the_programs_own() -> None:
     nothing, here = Nothing(), ictp2p.types.ClusterId("a")
     scatter = parts.Scatter(nothing, nothing, Addend(Bundle(torch.zeros(4)), "sum"), (here,), here)  # type: ignore[arg-type]
     scatter.adds_up = False  # nobody asks whose tensors are in it
-    answer = ictp2p.calls.runner.Answer(b"", encoded("a"), torch.full((4,), 7.0).view(torch.uint8))
+    answer = ictp2p.calls.handing.Answer(b"", encoded("a"), torch.full((4,), 7.0).view(torch.uint8))
     scatter.accept(answer)
     scatter.part.zero_()
     assert answer.memory.view(torch.float32).tolist() == [7.0] * 4

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
+from ictp2p.calls.deadline import Deadline
+from ictp2p.calls.handing import Answer
 from ictp2p.calls.rounds import AllReduce, Barrier
-from ictp2p.calls.runner import Answer, Deadline, Runner
+from ictp2p.calls.runner import Runner
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.plan import one_shot_plan
 from ictp2p.collectives.running.digest import result_digest

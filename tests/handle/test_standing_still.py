@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ictp2p
-from ictp2p.calls.runner import Deadline
+from ictp2p.calls.deadline import Deadline
 from ictp2p.errors import PeerClosed, RoundTimeout
 from ictp2p.handle import messages, thread, to_peer
 from ictp2p.handle.process import ProcessHandle

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ictp2p
-from ictp2p.calls.rounds import RoundCall
+from ictp2p.calls.round_call import RoundCall
 from ictp2p.collectives.running.digest import ResultDigest
 from ictp2p.errors import RoundMissed
 from ictp2p.telemetry import Event
@@ -155,17 +155,17 @@ def test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one(
     new: bool, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: the round was committed without anybody at a, whose repetition got garbage, or others' next call."""
-    left, usual = ["first"], RoundCall._digest
+    left, usual = ["first"], RoundCall.digest
 
     def digest(self: RoundCall, result: torch.Tensor) -> ResultDigest:
-        if self._spec.elements != ELEMENTS or self._mesh.host.cluster != "b" or not left:  # type: ignore[attr-defined]
+        if self.spec.elements != ELEMENTS or self.mesh.host.cluster != "b" or not left:  # type: ignore[attr-defined]
             return usual(self, result)
         left.clear()
         slow = SlowDigest([result.numpy().data])
-        slow.compute = self._mesh.compute  # type: ignore[attr-defined]
+        slow.compute = self.mesh.compute  # type: ignore[attr-defined]
         return slow
 
-    monkeypatch.setattr(RoundCall, "_digest", digest)
+    monkeypatch.setattr(RoundCall, "digest", digest)
     story = Repeating(3, pause=pause, new=new)
     with story.world:
         story.begin()

@@ -18,7 +18,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.calls.rounds import Completed
+from ictp2p.calls.completed import Completed
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
 from sim import World

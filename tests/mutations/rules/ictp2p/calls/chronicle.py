@@ -17,14 +17,14 @@ MUTATIONS: Final = (
         "Nor does a newcomer, which waits for another round after each that was committed without it.",
         "return self._settled is None and not self._gap and not self._ended",
         "return self._settled is None and not self._gap",
-        ("calls/test_rounds.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
+        ("calls/test_leading.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
     ),
     Mutation(
         "newcomer-confused-by-rounds-of-others",
         "That rounds of others were committed first hides from no newcomer the one that it is in.",
         'return opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened))',
         'return opened.spec.kind != "sync"',
-        ("calls/test_rounds.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
+        ("calls/test_leading.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
     ),
     Mutation(
         "newcomer-confused-by-what-was-before-it",
@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         "Nor does it after rounds of which it did not see who was in them.",
         "return self._settled is None and not self._gap and not self._ended",
         "return self._settled is None and not self._ended",
-        ("calls/test_rounds.py::test_a_newcomer_does_not_stand_again_after_rounds_in_which_it_may_have_been",),
+        ("calls/test_leading.py::test_a_newcomer_does_not_stand_again_after_rounds_in_which_it_may_have_been",),
     ),
     Mutation(
         "sum-of-whoever-acts-now",
