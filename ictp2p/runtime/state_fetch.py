@@ -1,14 +1,13 @@
 """Fetching a state that was agreed on, from several peers at once, over the bulk connections.
 
 `sync.state.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
-carries questions to those who provide it (`state_provider`) and takes their answers. Where further connections gain
-(`state.widening`), one provider is asked over several of them (`bulk.lanes`).
+carries questions to those who provide it (`state_provider`) and takes their answers. Where further connections gain,
+one provider is asked over several of them (`fetch_lanes`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ictp2p.bulk import Bulk
-from ictp2p.bulk.connection import BulkConnection
-from ictp2p.bulk.lanes import LONG
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, StateError
+from ictp2p.runtime.fetch_lanes import FetchLanes
 from ictp2p.runtime.state_provider import KIND, MAX_MANIFEST, Question
 from ictp2p.sync.state.manifest import CHUNK
 from ictp2p.sync.state.transfer import Ask, Fetch, TransferProfile
-from ictp2p.sync.state.widening import Step, Widening
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
@@ -142,40 +139,32 @@ class _Transfer:
         self._state = state
         self._telemetry = telemetry
         self._clock = clock
-        self._profile = profile
         self._superseded = superseded
         self._witnesses = witnesses
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
+        self._lanes = FetchLanes(bulk, self._fetch, profile, clock)
         self._asked: dict[asyncio.Task[None], PeerId] = {}
         self._brought: dict[PeerId, int] = {}
         """Bytes that the connections to those who are asked had brought at the last look."""
         self._arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once a chunk has come: whoever brought it may have room for the next question before it is idle."""
-        self._bytes = 0
         self._fatal: IctError | None = None
         self._began = self._looked = clock()
         self._expecting = False
-        self._widening = Widening(self._profile.horizon)
-        self._opening: list[asyncio.Task[None]] = []
-        self._lanes: dict[PeerId, tuple[PeerId, BulkConnection]] = {}
-        """Further connections by their names in `Fetch`, and to whom each is."""
-        self._newest: list[PeerId] = []
-        """Those of the last trial."""
 
     async def run(self) -> Fetched:
         try:
             while not self._fetch.done:
                 await self._turn()
         finally:
-            for task in (*self._opening, *self._asked):
+            for task in self._asked:
                 task.cancel()
-            await asyncio.gather(*self._opening, *self._asked, return_exceptions=True)
+            await asyncio.gather(*self._lanes.stop(), *self._asked, return_exceptions=True)
             # Errors know this, and what was received: in a cycle that would wait for the garbage collector.
-            self._opening, self._asked, self._fatal = [], {}, None
-            for peer, connection in self._lanes.values():
-                self._bulk.lanes.close(peer, [connection])
+            self._asked, self._fatal = {}, None
+            self._lanes.close()
         await blocking(self._state.verified, self._ref.version)
-        return Fetched(self._bytes, self._clock() - self._began)
+        return Fetched(self._lanes.arrived, self._clock() - self._began)
 
     async def _turn(self) -> None:
         """Ask what is to be asked, then wait until something happens."""
@@ -194,7 +183,7 @@ class _Transfer:
                 task.cancel()  # or what it still brings would be in the way of what is asked for instead
         if self._clock() >= self._looked + _LOOK:
             self._look()
-        self._look_for_more()
+        self._lanes.look()
         for ask in self._fetch.asks(self._clock()):
             self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = ask.provider
         due = self._fetch.next_timeout()
@@ -218,43 +207,10 @@ class _Transfer:
         for peer in self._witnesses():
             if peer != self._bulk.me:
                 self._fetch.add(peer)
-        before, self._brought = self._brought, {p: self._received(p) for p in self._asked.values()}
+        before, self._brought = self._brought, {p: self._lanes.received(p) for p in self._asked.values()}
         for provider, brought in self._brought.items():
             if brought > before.get(provider, brought) + _CHATTER:
                 self._fetch.moving(provider, self._looked)
-
-    def _received(self, provider: PeerId) -> int:
-        peer, over = self._lanes.get(provider, (provider, None))
-        return self._bulk.received(peer) if over is None else over.received
-
-    def _look_for_more(self) -> None:
-        """Have further connections where one may not fill the way, and let them go if they gain nothing."""
-        match self._widening.look(self._bytes, self._clock()):
-            case Step.WIDEN:
-                left, lanes = self._fetch.remaining * CHUNK / self._widening.rate, self._bulk.lanes
-                rates = self._fetch.rates() if left >= LONG or not self._lanes else {}
-                may = [peer for peer, rate in rates.items() if lanes.promising(peer, rate, left)]
-                self._opening = [asyncio.get_running_loop().create_task(self._widen(may))]
-            case Step.NARROW:
-                self._fetch.narrow(self._newest)
-
-    async def _widen(self, peers: Sequence[PeerId]) -> None:
-        """Open further connections to these; each is used as soon as it is there."""
-        before = set(self._lanes)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._profile.patience):
-                await asyncio.gather(*map(self._open, peers))
-        self._newest = [lane for lane in self._lanes if lane not in before]
-        if self._newest:
-            self._widening.widened(self._bytes, self._clock())
-        else:
-            self._widening.refused()
-
-    async def _open(self, peer: PeerId) -> None:
-        used = [connection for to, connection in self._lanes.values() if to == peer]
-        async with contextlib.aclosing(self._bulk.lanes.opened(peer, used)) as lanes:
-            async for connection in lanes:
-                self._lanes[self._fetch.lane(peer)] = peer, connection
 
     async def _ask(self, ask: Ask) -> None:
         try:
@@ -314,7 +270,7 @@ class _Transfer:
             return
         if wanted:
             self._state.take(index, data)
-            self._bytes += len(data)
+            self._lanes.arrived += len(data)
 
     async def _request(
         self,
@@ -323,7 +279,7 @@ class _Transfer:
         destination: memoryview,
         progress: Callable[[int], None],
     ) -> int:
-        peer, over = self._lanes.get(provider, (provider, None))
+        peer, over = self._lanes.over(provider)
         payload = msgspec.msgpack.encode(Question(self._ref.digest, chunks))
 
         def seen(filled: int) -> None:

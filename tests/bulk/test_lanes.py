@@ -13,7 +13,7 @@ import torch
 from ictp2p.bulk import tuning
 from ictp2p.bulk.lanes import LONG
 from ictp2p.bulk.stripes import COUNT, MOST
-from ictp2p.runtime import state_fetch
+from ictp2p.runtime import fetch_lanes
 from ictp2p.runtime.state_fetch import fetch_state
 from ictp2p.runtime.state_provider import Here, serve_state
 from ictp2p.sync.state.global_state import GlobalState, entry
@@ -98,7 +98,7 @@ async def test_where_several_carry_more_they_are_used_and_ended_with_the_fetch()
 async def test_as_long_as_more_carry_more_and_much_is_left_there_are_more(
     long: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_fetch, "LONG", long)
+    monkeypatch.setattr(fetch_lanes, "LONG", long)
     world, tried = Slow(2), list[int]()
     fetching = Fetching(world, 7 * CHUNKS)
     task = asyncio.ensure_future(fetching.run())
@@ -124,7 +124,7 @@ class Narrow(Slow):
 
 
 async def test_what_gained_before_stays_where_more_does_not_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_fetch, "LONG", 0.2)
+    monkeypatch.setattr(fetch_lanes, "LONG", 0.2)
     world, held = Narrow(2), list[int]()
     fetching = Fetching(world, 4 * CHUNKS)
     task = asyncio.ensure_future(fetching.run())

@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "failed-fetch-in-a-cycle",
         "A fetch of the state that failed lets go of what it still asked for.",
-        "            self._opening, self._asked, self._fatal = [], {}, None\n",
+        "            self._asked, self._fatal = {}, None\n",
         "            self._fatal = None\n",
         ("runtime/test_state_fetch.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
@@ -34,20 +34,6 @@ MUTATIONS: Final = (
         "awaited = [*self._asked, self._arrival]",
         "awaited = [*self._asked]",
         ("runtime/test_state_fetch.py::test_a_provider_has_the_next_question_before_it_has_answered_the_one_before",),
-    ),
-    Mutation(
-        "more-for-the-last-second",
-        "More connections beside several are tried only for what still has far to go.",
-        "if left >= LONG or not self._lanes else {}",
-        "if True else {}",
-        ("bulk/test_lanes.py::test_as_long_as_more_carry_more_and_much_is_left_there_are_more",),
-    ),
-    Mutation(
-        "let-go-with-those-that-gained",
-        "A trial that fails ends with its own connections, not with those that had gained before.",
-        "self._fetch.narrow(self._newest)",
-        "self._fetch.narrow(list(self._lanes))",
-        ("bulk/test_lanes.py::test_what_gained_before_stays_where_more_does_not_gain",),
     ),
     Mutation(
         "silent-and-still-asked",
