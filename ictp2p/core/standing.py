@@ -34,9 +34,10 @@ from dataclasses import dataclass, replace
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import planner
 from ictp2p.core.directory import Directory
+from ictp2p.core.edges import links_between
 from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE
-from ictp2p.core.planning import asked_of, links_between, make_plan
+from ictp2p.core.planning import asked_of, make_plan
 from ictp2p.core.proven import ProvenPlans
 from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.values import Open, Spec, Value

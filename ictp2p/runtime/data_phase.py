@@ -54,7 +54,7 @@ def check_kind(chosen: plan.Plan, spec: Spec) -> str | None:
     """Say why a plan does not do what a round is for, or None.
 
     A plan of sums that is taken for one of copies would hand on what happens to lie in memory, the same everywhere; so
-    would one of groups, if there are none. What groups do follows from what was decided (`core.planning.check_groups`).
+    would one of groups, if there are none. What groups do follows from what was decided (`core.grouping.check_groups`).
     """
     due = _DUE.get(spec.kind) if spec.grouping == "all" else plan.GROUPS
     fits = chosen.kind == due if due else chosen.kind not in _NO_ROUND

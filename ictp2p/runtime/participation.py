@@ -21,8 +21,9 @@ from ictp2p.collectives.running.advance import Advance
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.digest import EMPTY, result_digest
 from ictp2p.concurrency.blocking import blocking
+from ictp2p.core.grouping import check_groups
 from ictp2p.core.packets import Channel
-from ictp2p.core.planning import check_groups, check_roots
+from ictp2p.core.planning import check_roots
 from ictp2p.errors import (
     IctError,
     LocalProtocolError,

@@ -14,14 +14,15 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import planner
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.core.directory import Directory
+from ictp2p.core.edges import links_between
 from ictp2p.core.lines import Lines
-from ictp2p.core.planning import asked_of, links_between, make_plan
+from ictp2p.core.planning import asked_of, make_plan
 from ictp2p.core.proven import FASTER, GAIN, LEAST, SLOWER, WARY, ProvenPlans
 from ictp2p.core.standing import StandingPlan
 from ictp2p.sync.rounds.opening import PlanAnswer, PlanQuestion
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.types import PeerId
-from tests.core.test_planning import MB, directory, request
+from tests.core.planned import MB, directory, request
 
 NAMES = ("a", "b", "c", "d")
 REQUEST = request(*NAMES)

@@ -15,7 +15,7 @@ from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, WORSE, StandingPlan
 from ictp2p.sync.rounds.opening import PlanQuestion
 from ictp2p.sync.rounds.replanning import COST, DETOUR
 from ictp2p.sync.values import Close, Open, StateRef
-from tests.core.test_planning import MB, directory, request
+from tests.core.planned import MB, directory, request
 
 NAMES = tuple(chr(ord("a") + i) for i in range(MANY + 1))
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from ictp2p.core import edges
 from ictp2p.core.directory import Directory
-from ictp2p.core.planning import _measured
 from ictp2p.core.views import cluster_views, link_card
 from ictp2p.gossip.link import LinkMeasurement
 from ictp2p.gossip.swim import Status
@@ -24,7 +24,7 @@ def test_a_link_is_as_long_as_its_least_round_trip_whatever_waits_in_its_queues(
     """Regression: planned in the middle of its rounds, a way was taken for as long as these had made it."""
     measured = LinkMeasurement(bandwidth_out=1e6, bandwidth_in=1e6, srtt=least + queued, min_rtt=least)
     told = card(worker("a"), links=(link_card("tokyo", measured),))
-    delay = _measured([told])[told.cluster, ClusterId("tokyo")].delay
+    delay = edges.measured([told])[told.cluster, ClusterId("tokyo")].delay
     assert abs(delay - least / 2) <= 0.05 * least
 
 

@@ -19,7 +19,7 @@ from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, ONE_SHOT, REDU
 from ictp2p.collectives.running.advance import Advance
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.execute import Stats
-from ictp2p.core.planning import check_groups, groups
+from ictp2p.core.grouping import check_groups, groups
 from ictp2p.errors import ConfigError
 from ictp2p.runtime.data_phase import Brought, DataPhase, Holds, check_kind
 from ictp2p.sync.rounds.modules import NAME, Card, HeldModule, room

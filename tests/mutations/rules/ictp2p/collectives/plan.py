@@ -31,6 +31,6 @@ MUTATIONS: Final = (
         "Groups are of those who take part in the round.",
         " or not set(group.participants) <= set(participants)\n",
         "\n",
-        ("core/test_planning.py::test_a_group_that_is_no_plan_of_its_own_is_refused",),
+        ("core/test_grouping.py::test_a_group_that_is_no_plan_of_its_own_is_refused",),
     ),
 )

@@ -48,7 +48,7 @@ MUTATIONS: Final = (
         "No plan leads over a cluster that is dead.",
         "if cluster not in self._lapsed]\n",
         "]\n",
-        ("core/test_planning.py::test_nothing_is_planned_over_the_dead",),
+        ("core/test_edges.py::test_nothing_is_planned_over_the_dead",),
     ),
     Mutation(
         "a-false-death-lets-old-claims-in",
