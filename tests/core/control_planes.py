@@ -23,6 +23,8 @@ from ictp2p.sync.values import genesis
 from ictp2p.types import Address, ClusterId, PeerId
 
 DELAY = 0.002
+FORGET = 10.0
+"""Seconds after which the dead are forgotten where a test waits for that."""
 
 
 def machines_of(core: Core) -> list[Machine]:

@@ -1,25 +1,20 @@
-"""Who dies, leaves, or is cut off, and what the others make of it."""
+"""Who dies, or is cut off, and what the others make of it."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ictp2p.core import commands, forgetting, publication
-from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, Introduction, Packet, encode_packet
+from ictp2p.core import commands, publication
+from ictp2p.core.packets import Channel
 from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
-from ictp2p.machine import Message
 from ictp2p.sync.rosters.devices import HOST
 from ictp2p.sync.rounds import notices
 from ictp2p.sync.rounds.participant import Contribution
 from ictp2p.sync.values import Spec
 from ictp2p.types import ClusterId, PeerId
-from tests.core.control_planes import DELAY, Host, World, leaders, mesh
+from tests.core.control_planes import FORGET, Host, World, leaders, mesh
 
-FORGET = 10.0
 BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
 
 
@@ -98,79 +93,6 @@ def test_a_round_survives_the_death_of_a_participant_that_is_voter_and_coordinat
         assert [(n.open.round, n.open.attempt, n.holding) for n in committed] == [(1, 2, True)]
 
 
-def test_a_cluster_that_leaves_is_told_apart_from_one_that_died() -> None:
-    world = World()
-    hosts = mesh(world, "a", "b", "c", workers=1)
-    leaving = hosts["c"][0]
-    world.do(leaving, leaving.core.leave(world.now))
-    world.run(0.05)
-    world.kill(leaving)
-    world.run(3.0)
-    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "c"]
-    assert statuses == ["alive", "left"]
-
-
-def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
-    world = World()
-    hosts = mesh(world, "a", "b")
-    leaving = hosts["b"][0]
-    world.do(leaving, leaving.core.leave(world.now))
-    world.run(0.05)
-    world.kill(leaving)
-    world.run(1.0)
-    assert hosts["b"][1].core.leading
-    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
-    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "b"]
-    assert statuses == ["alive"], "a goodbye is no ground for suspicion"
-    assert not any(
-        isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
-    )
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
-def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:
-    """Regression: each counted on another to stay and be led on, so nobody said goodbye for the cluster: it died."""
-    world = World()
-    hosts = mesh(world, "a", "b", workers=len(starts))
-    leaving, gone = hosts["b"], [10**9] * len(starts)
-    for moment in range(60):
-        for number, host in enumerate(leaving):
-            if moment == starts[number]:
-                world.do(host, host.core.resign(world.now))
-            elif moment < gone[number] and resigned(host):
-                world.do(host, host.core.leave(world.now))
-                gone[number] = moment
-            elif moment == gone[number] + 6:  # what it said has left before its kernel closes its connections
-                world.kill(host)
-        world.run(DELAY / 3)
-    assert not any(host.alive for host in leaving)
-    world.run(5.0)
-    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
-
-
-def resigned(host: Host) -> bool:
-    return any(isinstance(n, commands.Resigned) for n in host.seen)
-
-
-def test_a_leader_that_resigns_waits_for_its_heir_and_not_for_the_dead() -> None:
-    world = World()
-    hosts = mesh(world, "a", "b", "c")
-    old, heir = hosts["b"]
-    world.do(old, old.core.resign(world.now))
-    assert not resigned(old)
-    world.run(5 * DELAY)
-    assert resigned(old)
-    assert old.core.leader == world.id(heir)
-    last, mate = hosts["c"]
-    world.do(last, last.core.resign(world.now))
-    world.kill(mate)
-    assert resigned(last)
-    world.do(last, last.core.leave(world.now))
-    world.run(0.5)
-    assert hosts["a"][0].core.m.mesh.members["c"].status is not Status.LEFT, "its mate may live, cut off from it"
-
-
 def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster_obeys() -> None:
     world = World()
     hosts = mesh(world, "a", "b", workers=1)
@@ -191,15 +113,6 @@ def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster
         core = hosts[name][0].core
         assert core.m.mesh.members["late"].status is Status.ALIVE
         assert core.directory.clusters[ClusterId("late")].leader == world.id(winner)
-
-
-def test_a_leader_that_said_goodbye_says_no_more_while_its_connections_end() -> None:
-    world = World()
-    hosts = mesh(world, "a", "b", workers=1)
-    leaving = hosts["b"][0]
-    world.do(leaving, leaving.core.leave(world.now))
-    world.do(leaving, leaving.core.lost(world.id(hosts["a"][0]), world.now))
-    assert not leaving.core.m.mesh.active
 
 
 def test_a_healed_mesh_partition_becomes_one_mesh() -> None:
@@ -228,197 +141,6 @@ def test_a_cluster_whose_leader_has_not_begun_takes_part_where_its_workers_call(
     world.run(5.0)
     assert leader.core.leading
     assert not hosts["a"][0].core.directory.clusters[ClusterId("b")].training, "nobody is left who calls"
-
-
-def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
-    world = World()
-    hosts = mesh(world, "a", "b", workers=1)
-    leaving = hosts["b"][0]
-    world.do(leaving, leaving.core.leave(world.now))
-    world.do(leaving, leaving.core.set_training(True, world.now))
-    world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
-    world.run(1.0)
-    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
-
-
-def dials_of(world: World, host: Host, seconds: float) -> set[PeerId]:
-    """Whom one host dials within that time."""
-    world.dialed.clear()
-    world.run(seconds)
-    return {peer for me, peer in world.dialed if me == world.id(host)}
-
-
-def tell(world: World, host: Host, sender: Host, message: Message) -> None:
-    """Have a host hear something from another that it is connected to."""
-    me, card = world.id(host), sender.core.card
-    packet = Packet(card.peer, card.cluster, me, 16, Channel.HELLO, CODECS[Channel.HELLO].encode(message))
-    world.do(host, host.core.receive(card.peer, encode_packet(packet), world.now))
-
-
-def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but_not_for_ever() -> None:
-    world = World(forget_after=FORGET)
-    hosts = mesh(world, "a", "b", workers=3)
-    survivor, victim = hosts["b"][0], hosts["b"][-1]
-    world.kill(victim)
-    world.run(5.0)
-    assert world.id(victim) in dials_of(world, survivor, 60.0)
-    world.run(24 * FORGET + 120.0)
-    assert world.id(victim) not in dials_of(world, survivor, 60.0)
-    for host in (*hosts["a"], *hosts["b"][:-1]):
-        assert world.id(victim) not in host.core.directory.peers
-        assert {world.id(h) for h in (*hosts["a"], *hosts["b"][:-1])} == set(host.core.directory.peers)
-
-
-def test_whose_vote_is_missing_is_known_and_dialed_for_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two voters of one cluster the first is gone: nothing is decided, and so nobody takes its place."""
-    monkeypatch.setattr(forgetting, "_FORMER", 0)
-    world = World(forget_after=FORGET)
-    (first, second), *_ = mesh(world, "a").values()
-    world.run(5.0)
-    assert first.core.m.rounds.tip is not None
-    assert first.core.m.rounds.tip[1].voters == (world.id(first), world.id(second))
-    world.kill(first)
-    world.run(30 * FORGET)
-    assert second.core.directory.in_words(world.id(first)) == f"{world.id(first)} of a at {first.address}"
-    assert dials_of(world, second, 60.0) == {world.id(first)}
-
-
-def test_of_many_dead_mates_only_the_last_are_dialed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: workers without a disk that are started anew for a day are thousands, and all of them were dialed."""
-    monkeypatch.setattr(forgetting, "_FORMER", 1)
-    world = World()
-    hosts = mesh(world, "a", "b", workers=4)
-    survivor, *_, last, first = hosts["b"]
-    for victim in (first, last):
-        world.kill(victim)
-        world.run(100.0)
-    assert dials_of(world, survivor, 60.0) == {world.id(last)}
-    assert world.id(last) not in dials_of(world, hosts["a"][0], 60.0), "they are their mates' business"
-
-
-def test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: each job of a scheduler may be a cluster of its own, and all that ever died were dialed."""
-    monkeypatch.setattr(forgetting, "_LAST", 1)
-    world = World(forget_after=FORGET)
-    hosts = mesh(world, "a", "b", "c", "d", workers=1)
-    a, b, first, last = (hosts[name][0] for name in "abcd")
-    for victim in (first, last):
-        world.kill(victim)
-        world.run(100.0)
-    assert world.id(first) in dials_of(world, a, 60.0)
-    world.run(50 * FORGET + 200.0)
-    for host in (a, b):
-        dialed = dials_of(world, host, 60.0)
-        assert world.id(first) not in dialed
-        assert world.id(last) in dialed
-        assert set(host.core.directory.clusters) == {"a", "b", "d"}
-        assert set(host.core.directory.peers) == {world.id(a), world.id(b), world.id(last)}
-
-
-def test_who_is_cut_off_from_the_mesh_keeps_in_mind_how_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "_LAST", 0)
-    world = World(forget_after=FORGET)
-    hosts = mesh(world, "a", "b", "c", workers=1)
-    a, b, lone = (hosts[name][0] for name in "abc")
-    for other in (a, b):
-        world.sever(lone, other)
-    world.run(60 * FORGET)
-    assert set(a.core.directory.clusters) == {"a", "b"}
-    assert set(lone.core.directory.clusters) == {"a", "b", "c"}
-    world.cut.clear()
-    world.run(30.0)
-    assert set(a.core.m.mesh.alive()) | {"a"} == {"a", "b", "c"} == set(lone.core.m.mesh.alive()) | {"c"}
-
-
-def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:
-    world = World(forget_after=FORGET)
-    hosts = mesh(world, "a", "b", workers=3)
-    survivor, leaver = hosts["b"][0], hosts["b"][-1]
-    world.do(leaver, leaver.core.leave(world.now))
-    world.run(1.0)
-    assert commands.MemberChanged("members", world.id(leaver), "left") in survivor.seen
-    world.kill(leaver)
-    world.run(24 * FORGET + 120.0)
-    assert world.id(leaver) not in dials_of(world, survivor, 60.0)
-    tell(world, survivor, hosts["a"][0], Introduction((leaver.core.card,)))
-    assert world.id(leaver) in dials_of(world, survivor, 60.0), "the goodbye is forgotten too"
-
-
-def test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial() -> None:
-    """Regression: after a goodbye its greeting was waited for, which could never come."""
-    world = World()
-    founder = world.add("a", founder=True)
-    world.run(1.0)
-    leaver = world.add("b", seed=world.id(founder))
-    hidden = world.add("c", seed=world.id(founder), dialable=False)
-    world.run(5.0)
-    world.do(leaver, leaver.core.leave(world.now))
-    world.run(0.05)
-    assert commands.MemberChanged("mesh", "b", "left") in hidden.seen
-    world.kill(leaver)
-    world.run(5.0)
-    assert world.id(leaver) not in dials_of(world, hidden, 60.0)
-    world.restart(leaver, seed=world.id(founder))
-    world.run(5.0)
-    assert world.id(leaver) in hidden.core.neighbours()
-
-
-def test_a_mate_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial() -> None:
-    world = World()
-    founder = world.add("a", founder=True)
-    world.run(1.0)
-    leaver = world.add("a", seed=world.id(founder))
-    hidden = world.add("a", seed=world.id(founder), dialable=False)
-    world.run(5.0)
-    world.do(leaver, leaver.core.leave(world.now))
-    world.run(0.05)
-    world.kill(leaver)
-    world.run(5.0)
-    world.restart(leaver, seed=world.id(founder))
-    world.run(5.0)
-    assert world.id(leaver) in hidden.core.connected()
-
-
-def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
-    """A worker without a disk that was started again is somebody else: to dial the former one reaches the new one."""
-    world = World(forget_after=4 * FORGET)
-    hosts = mesh(world, "a", "b", workers=3)
-    survivor, victim = hosts["b"][0], hosts["b"][-1]
-    address = victim.core.card.address
-    world.kill(victim)
-    world.run(5.0)
-    assert world.id(victim) in dials_of(world, survivor, 20.0)
-    again = world.add("b", seed=world.id(survivor))
-    world.do(again, again.core.readdress(address, world.now))
-    world.run(2.0)
-    assert again.core.card.peer in survivor.core.connected()
-    assert world.id(victim) not in dials_of(world, survivor, 60.0)
-    assert world.id(victim) not in dials_of(world, again, 60.0)
-    world.run(60.0)
-    assert world.id(victim) not in survivor.core.m.members.members, "membership has forgotten it"
-    assert world.id(victim) not in dials_of(world, survivor, 60.0)
-    world.kill(again)
-    world.run(5.0)
-    assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)
-
-
-def test_a_dead_cluster_is_not_dialed_where_a_living_worker_has_its_leaders_address() -> None:
-    """Regression: jobs that ran on one host, one after the other: the last was called in the name of each before it."""
-    world = World()
-    hosts = mesh(world, "a", "b", "job1", workers=1)
-    a, b, victim = (hosts[name][0] for name in ("a", "b", "job1"))
-    world.kill(victim)
-    world.run(5.0)
-    assert world.id(victim) in dials_of(world, a, 20.0)
-    job = world.add("job2", seed=world.id(a))
-    world.run(2.0)
-    world.do(job, job.core.readdress(victim.core.card.address, world.now))
-    world.run(2.0)
-    for host in (a, b, job):
-        assert world.id(victim) not in dials_of(world, host, 20.0)
-    world.kill(job)
-    world.run(5.0)
-    assert {world.id(victim), world.id(job)} <= dials_of(world, a, 20.0)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

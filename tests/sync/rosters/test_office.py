@@ -1,20 +1,15 @@
 """A leader makes a roster when there is reason to, of those who are there, and sees that all concerned hear of it."""
 
-from copy import deepcopy
-
 import pytest
 
 from ictp2p.errors import ConfigError
 from ictp2p.machine import Send
 from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.roster import (
-    HeirFound,
-    MatesCall,
     RosterChanged,
     RosterFailed,
     RosterPending,
     RosterProposal,
-    RosterReady,
     StoreWanted,
 )
 from ictp2p.types import PeerId
@@ -26,7 +21,6 @@ from tests.sync.rosters.roster_stage import (
     C,
     D,
     a_roster,
-    following,
     leading,
     notices,
     ready,
@@ -106,82 +100,6 @@ def test_who_leads_nobody_has_nothing_to_repeat_until_somebody_comes():
     assert idle.next_timeout() is None, "it does not train, and nobody does who could lead in its place"
     idle.receive(B, ready(), 1.0)
     assert idle.next_timeout() is not None
-
-
-def test_a_successor_waits_only_for_the_last_group():
-    rosters = following(B)
-    rosters.view((B, C, D), 1.0)
-    assert notices(rosters.leader(B, 6, 1.0)) == []
-    assert notices(rosters.receive(C, ready(), 1.1)) == [StoreWanted(1)]
-
-
-def test_a_leader_whose_training_is_not_up_makes_no_group():
-    rosters = Rosters(A, 1, PROFILE)
-    rosters.view((A,), 0.0)
-    assert notices(rosters.leader(A, 1, 0.0)) == []
-    assert notices(rosters.handle_timeout(100.0)) == []
-    assert notices(rosters.wants(True, 100.0)) == [StoreWanted(1)]
-
-
-def test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits():
-    rosters = Rosters(A, 1, PROFILE)
-    rosters.view((A, B, C), 0.0)
-    rosters.leader(A, 1, 0.0)
-    assert notices(rosters.receive(C, ready(), 1.0)) == []
-    assert notices(rosters.handle_timeout(5.9)) == []
-    assert rosters.next_timeout() <= 6.0
-    assert notices(rosters.handle_timeout(6.0)) == [HeirFound(C)]
-    assert notices(rosters.handle_timeout(6.5)) == []
-    assert notices(rosters.handle_timeout(7.0)) == [HeirFound(C)]
-    assert notices(rosters.wants(True, 7.5)) == []
-    assert notices(rosters.handle_timeout(8.5)) == []
-
-
-def test_a_leader_whose_training_ends_makes_way_for_the_next_of_the_group():
-    rosters = leading(members=(A, C))
-    rosters.view((A, B, C), 2.0)
-    rosters.receive(B, ready(), 2.0)
-    assert notices(rosters.wants(False, 3.0)) == []
-    assert notices(rosters.handle_timeout(4.9)) == []
-    assert notices(rosters.handle_timeout(5.0)) == [HeirFound(C)]
-
-
-def test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other():
-    """Regression: its mates could not call without it, and missed their round."""
-    rosters = leading(members=(A, C))
-    rosters.view((A, B, C), 2.0)
-    assert notices(rosters.attends("yields", (1, 1), 3.0)) == [HeirFound(C)]
-    assert notices(rosters.wants(False, 3.0)) == []
-    assert notices(rosters.handle_timeout(3.9)) == []
-    assert notices(rosters.handle_timeout(4.0)) == [HeirFound(C)]
-    for now, effects, up in ((4.1, rosters.leader(C, 2, 4.1), False), (4.2, rosters.wants(True, 4.2), True)):
-        (report,) = (sent.message for sent in sends(effects, RosterReady))
-        assert report.ready is up, now
-
-
-def test_who_yields_to_others_that_are_not_ready_yet_makes_way_once_they_are():
-    rosters = leading(members=(A, C))
-    rosters.receive(C, ready(9, ready=False), 2.5)
-    rosters.attends("yields", (1, 1), 3.0)
-    assert notices(rosters.wants(False, 3.0)) == []
-    assert notices(rosters.receive(C, ready(10), 3.2)) == [HeirFound(C)]
-
-
-def test_a_worker_whose_training_ends_as_well_is_no_heir():
-    rosters = leading(members=(A, C))
-    rosters.wants(False, 3.0)
-    assert notices(rosters.receive(C, ready(9, ready=False), 3.5)) == []
-    assert notices(rosters.handle_timeout(20.0)) == []
-
-
-def test_a_worker_that_is_gone_by_then_is_no_heir():
-    rosters = leading()
-    rosters.wants(False, 3.0)
-    rosters.view((A, C), 4.0, frozenset({C}))
-    assert notices(rosters.handle_timeout(20.0)) == []
-    rosters.view((A, C), 21.0)
-    assert notices(rosters.handle_timeout(22.9)) == []
-    assert notices(rosters.handle_timeout(23.0)) == [HeirFound(C)]
 
 
 def test_a_death_makes_a_new_roster_at_once():
@@ -327,115 +245,6 @@ def test_a_proposal_is_repeated_until_it_is_acknowledged():
     again = RosterProposal(a_roster(1, 2, (A, B, C, D), step=1))
     assert sends(rosters.handle_timeout(2.0)) == [Send(C, again), Send(D, again)]
     assert sends(rosters.receive(C, ready(3, holds=(1, 1, A)), 2.5)) == [Send(C, again)], "at once, when it shows"
-
-
-def test_a_deposed_leader_stops():
-    rosters = leading()
-    rosters.view((A, C), 2.0)
-    rosters.leader(C, 2, 2.0)
-    assert notices(rosters.store_opened(STORE, 2, 2.0)) == []
-    assert notices(rosters.view((A,), 2.0)) == []
-    assert sends(rosters.handle_timeout(50.0)) == []
-
-
-def test_two_claimants_of_one_term_number_on_above_each_other():
-    rosters = Rosters(B, 1, PROFILE)
-    rosters.view((A, B, C), 0.0)
-    rosters.leader(B, 1, 0.0)
-    rosters.wants(True, 0.0)
-    rosters.receive(A, ready(), 0.1)
-    rosters.receive(C, ready(), 0.1)
-    rosters.store_opened(STORE, 1, 0.1)
-    assert notices(rosters.receive(C, ready(2, holds=(1, 1, A)), 0.2)) == [StoreWanted(2)]
-
-
-def test_the_winner_of_a_tie_numbers_on_above_the_roster_that_it_followed():
-    rosters = following(B)
-    rosters.leader(B, 5, 1.0)
-    assert notices(rosters.view((B,), 1.0)) == [StoreWanted(3)]
-
-
-def test_a_leader_whose_own_training_restarts_makes_a_new_roster_of_the_same_term():
-    rosters = leading()
-    assert notices(rosters.wants(False, 2.0)) == []
-    assert notices(rosters.wants(True, 3.0)) == [StoreWanted(2)]
-
-
-def test_a_call_waits_longer_for_those_of_the_last_group():
-    """Regression: who came to its first call after a policy seconds after the others was not in their sum."""
-    rosters = leading()
-    for peer in (B, C):
-        rosters.receive(peer, ready(3, ready=False, holds=(1, 1, A)), 2.0)
-    rosters.wants(False, 2.0)
-    assert notices(rosters.wants(True, 3.0, calls=True)) == []
-    assert notices(rosters.receive(B, ready(4, spell=2, holds=(1, 1, A), calls=True), 4.0)) == []
-    assert notices(rosters.handle_timeout(3.0 + PROFILE.gather)) == []
-    assert notices(rosters.handle_timeout(2.9 + PROFILE.gather_for_calls)) == []
-    late, end = deepcopy(rosters), 3.0 + PROFILE.gather_for_calls
-    assert notices(rosters.receive(C, ready(4, spell=2, holds=(1, 1, A), calls=True), end - 0.05)) == [StoreWanted(2)]
-    assert late.next_timeout() == end
-    assert notices(late.handle_timeout(end)) == [StoreWanted(2)], "but not for ever"
-
-
-def test_who_calls_and_who_trains_with_a_policy_are_never_in_one_roster():
-    """Regression: they met in one group, whose operations did not fit each other, and Gloo ended the process."""
-    rosters = Rosters(A, 1, PROFILE)
-    rosters.view((A, B), 0.0)
-    rosters.leader(A, 1, 0.0)
-    rosters.wants(True, 0.0)
-    assert notices(rosters.receive(B, ready(calls=True), 0.1)) == []
-    assert notices(rosters.handle_timeout(PROFILE.gather)) == [StoreWanted(1)]
-    rosters.store_opened(STORE, 1, PROFILE.gather)
-    assert rosters.roster.members == (A,)
-    assert notices(rosters.receive(B, ready(2, calls=True), 6.0)) == [], "training is not disturbed for it"
-    assert notices(rosters.receive(B, ready(3, spell=2), 7.0)) == [RosterPending((B,))]
-
-
-def test_a_call_waits_for_who_left_the_policy_before_its_leader():
-    """Regression: the roster that its leaving made was taken for the last group."""
-    rosters = leading()
-    assert notices(rosters.receive(C, ready(3, ready=False, holds=(1, 1, A)), 2.0)) == [StoreWanted(2)]
-    rosters.store_opened(STORE, 2, 2.0)
-    assert rosters.roster.members == (A, B)
-    rosters.receive(B, ready(3, ready=False, holds=(1, 2, A)), 2.5)
-    rosters.wants(False, 2.5)
-    rosters.wants(True, 3.0, calls=True)
-    assert notices(rosters.receive(B, ready(4, spell=2, holds=(1, 2, A), calls=True), 3.1)) == []
-    assert notices(rosters.receive(C, ready(4, spell=2, holds=(1, 1, A), calls=True), 9.0)) == [StoreWanted(3)]
-
-
-def test_but_not_for_who_is_gone_nor_for_a_stranger():
-    rosters = leading()
-    for peer in (B, C):
-        rosters.receive(peer, ready(3, ready=False, holds=(1, 1, A)), 2.0)
-    rosters.wants(False, 2.0)
-    rosters.wants(True, 3.0, calls=True)
-    rosters.view((A, B, C, D), 3.0)
-    rosters.receive(B, ready(4, spell=2, holds=(1, 1, A), calls=True), 4.0)
-    assert notices(rosters.view((A, B, D), 20.0)) == [StoreWanted(2)]
-
-
-def test_a_first_call_waits_as_long_as_a_policy_for_workers_that_may_never_call():
-    rosters = Rosters(A, 1, PROFILE)
-    rosters.view((A, B), 0.0)
-    rosters.leader(A, 1, 0.0)
-    rosters.wants(True, 0.0, calls=True)
-    assert notices(rosters.handle_timeout(PROFILE.gather)) == [StoreWanted(1)]
-
-
-def test_a_leader_that_has_not_begun_knows_that_others_are_there_to_call():
-    """Regression: it told the mesh that its cluster takes no part, which went on without a worker in its midst."""
-    rosters = Rosters(A, 1, PROFILE)
-    rosters.view((A, B, C), 0.0)
-    rosters.leader(A, 1, 0.0)
-    assert MatesCall(True) not in rosters.receive(B, ready(), 0.5), "it trains with a policy"
-    assert MatesCall(True) in rosters.receive(C, ready(calls=True), 1.0)
-    assert rosters.mates_call
-    assert MatesCall(True) not in rosters.receive(C, ready(2, calls=True), 1.5), "it is known already"
-    assert MatesCall(False) in rosters.view((A, B), 2.0)
-    assert MatesCall(True) in rosters.view((A, B, C), 3.0)
-    rosters.leader(C, 2, 4.0)
-    assert not rosters.mates_call, "that is for another to say"
 
 
 def test_an_office_shows_what_it_waits_for():

@@ -24,7 +24,7 @@ MUTATIONS: Final = (
         "A peer on an event loop that runs is not started once more: there is one core on one disk.",
         "        if self._begun and not self._closed",
         "        if False and not self._closed",
-        ("test_async_peer.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
+        ("test_async_peer_life.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
     ),
     Mutation(
         "left-with-the-only-copy",

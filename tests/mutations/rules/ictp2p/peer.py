@@ -17,14 +17,14 @@ MUTATIONS: Final = (
         "A callback that fails is logged once for what it fails by, and not for each event.",
         "if (due := self._repetition.to_log(text, time.monotonic())) is not None:",
         "if (due := text) is not None:",
-        ("test_peer_life.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
+        ("test_peer_events.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
     ),
     Mutation(
         "exit-in-a-callback",
         "A callback of the program that asks the interpreter to exit ends neither the peer nor the wait for it.",
         "        except BaseException as error:  # `sys.exit` as well: it would end the peer's thread,",
         "        except Exception as error:  # `sys.exit` as well: it would end the peer's thread,",
-        ("test_peer_life.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
+        ("test_peer_events.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
     ),
     Mutation(
         "folder-of-nobody-known",
@@ -66,21 +66,23 @@ MUTATIONS: Final = (
         "An event of a program that is called as one of the peer's own ends no callback.",
         'case "warning", {"text": str(text)}:',
         'case "warning", {**more} if (text := more["text"]):',
-        ("test_peer_life.py::test_an_event_of_a_program_that_is_called_as_the_peers_own_ends_no_callback",),
+        ("test_peer_events.py::test_an_event_of_a_program_that_is_called_as_the_peers_own_ends_no_callback",),
     ),
     Mutation(
         "drained-and-not-finished",
         "A sampler of a worker that has drained is finished: the loop around its epochs ends.",
         "                    batches.batch_sampler.drain()\n",
         "                    pass\n",
-        ("test_peer_life.py::test_draining_ends_the_loop_around_the_epochs_of_a_sampler",),
+        ("test_peer_drains.py::test_draining_ends_the_loop_around_the_epochs_of_a_sampler",),
     ),
     Mutation(
         "drained-without-end",
         "Who asks for batches after it has drained gets none, and is refused where there is no end to that.",
         "                self._vain_steps += 1\n                if",
         "                if",
-        ("test_peer_life.py::test_who_counts_epochs_off_after_a_drain_comes_to_the_end_and_who_has_no_end_is_refused",),
+        (
+            "test_peer_drains.py::test_who_counts_epochs_off_after_a_drain_comes_to_the_end_and_who_has_no_end_is_refused",
+        ),
     ),
     Mutation(
         "only-copy-not-waited-for",

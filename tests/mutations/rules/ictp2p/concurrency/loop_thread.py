@@ -45,6 +45,6 @@ MUTATIONS: Final = (
         "What would wait for a peer in its own thread is refused there.",
         "    if threading.current_thread() is thread:\n        raise",
         "    if False:\n        raise",
-        ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+        ("test_peer_events.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
     ),
 )

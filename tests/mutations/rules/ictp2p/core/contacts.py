@@ -31,13 +31,13 @@ MUTATIONS: Final = (
         "A dead worker is not dialed where a living one has its address.",
         "(card.peer for card in dead if card.endpoint(mate=True) in taken)",
         "(card.peer for card in dead if not taken)",
-        ("core/test_stack_deaths.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
+        ("core/test_stack_dialing.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
     ),
     Mutation(
         "former-life-dialed-again",
         "Nor is it when membership has forgotten the dead worker, whose card is kept for longer.",
         "return mate in self._dead if known is None else",
         "return False if known is None else",
-        ("core/test_stack_deaths.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
+        ("core/test_stack_dialing.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
     ),
 )

@@ -12,7 +12,7 @@ MUTATIONS: Final = (
         "        surplus = 0\n",
         (
             "core/test_directory.py::test_of_too_many_former_workers_those_are_kept_who_may_be_back_and_were_named_last",
-            "core/test_stack_deaths.py::test_of_many_dead_mates_only_the_last_are_dialed",
+            "core/test_stack_dialing.py::test_of_many_dead_mates_only_the_last_are_dialed",
         ),
     ),
     Mutation(
@@ -41,7 +41,7 @@ MUTATIONS: Final = (
         "Clusters that died long ago are forgotten, but for the last few.",
         "            if now - self._absent[cluster] >= after:\n",
         "            if False:\n",
-        ("core/test_stack_deaths.py::test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on",),
+        ("core/test_stack_dialing.py::test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on",),
     ),
     Mutation(
         "plans-over-the-dead",

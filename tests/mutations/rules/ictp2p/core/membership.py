@@ -11,7 +11,7 @@ MUTATIONS: Final = (
         "            self._meetings.departed.discard(card.leader)\n",
         "            pass\n",
         (
-            "core/test_stack_deaths.py"
+            "core/test_stack_dialing.py"
             "::test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial",
         ),
     ),

@@ -11,7 +11,7 @@ MUTATIONS: Final = (
         "        self._forgetting.handle_timeout()\n",
         "",
         (
-            "core/test_stack_deaths.py"
+            "core/test_stack_dialing.py"
             "::test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but_not_for_ever",
         ),
     ),

@@ -31,7 +31,7 @@ MUTATIONS: Final = (
         "What would wait for a peer's process in the thread that reads what it says is refused there.",
         "            self.line.check_waits_elsewhere()\n",
         "            pass\n",
-        ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+        ("test_peer_events.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
     ),
     Mutation(
         "process-without-a-thread-left",

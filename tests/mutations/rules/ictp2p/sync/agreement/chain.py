@@ -25,7 +25,7 @@ MUTATIONS: Final = (
         "        chosen = self._learner.chosen(self._acceptor.voters)\n",
         "        believed = tuple(v for v in self._acceptor.voters if v not in self._suspects)\n"
         "        chosen = self._learner.chosen(believed)\n",
-        ("sync/rounds/test_round_deaths.py::test_a_minority_waits_says_so_and_applies_nothing",),
+        ("sync/rounds/test_voter_deaths.py::test_a_minority_waits_says_so_and_applies_nothing",),
     ),
     Mutation(
         "early-decisions-dropped",

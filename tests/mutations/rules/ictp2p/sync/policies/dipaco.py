@@ -10,14 +10,14 @@ MUTATIONS: Final = (
         "Who is behind gets what others hold of its modules before the step that it takes with them.",
         "        for key in self._received():",
         "        for key in list[bytes]():",
-        ("sync/policies/test_dipaco.py::test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains",),
+        ("sync/policies/test_dipaco_deaths.py::test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains",),
     ),
     Mutation(
         "modules-counted-twice",
         "What an heir's leader had brought is in the modules of others, and is not brought again.",
         "        self._holds(behind=True)\n        if mine:\n            self._land(self.fragments[self._captured])",
         "        self._holds(behind=True)",
-        ("sync/policies/test_dipaco.py::test_an_heir_without_the_result_does_not_bring_it_twice",),
+        ("sync/policies/test_dipaco_deaths.py::test_an_heir_without_the_result_does_not_bring_it_twice",),
     ),
     Mutation(
         "name-taken-for-content",
@@ -31,14 +31,16 @@ MUTATIONS: Final = (
         "What a checkpoint holds has the rounds in it that it was saved with.",
         "self._holds(dict.fromkeys(self._modules, self.rounds), behind=True)",
         "self._holds(behind=True)",
-        ("sync/policies/test_dipaco.py::test_a_pool_goes_on_from_its_clusters_own_files",),
+        ("sync/policies/test_dipaco_deaths.py::test_a_pool_goes_on_from_its_clusters_own_files",),
     ),
     Mutation(
         "begun-anew-and-as-old-as-the-mesh",
         "What began anew has those rounds in it that it was in, and not those of the state that it joined.",
         "{key: held.rounds + 1 for key, held in going_on.items()}",
         "dict.fromkeys(going_on, self.rounds)",
-        ("sync/policies/test_dipaco.py::test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows",),
+        (
+            "sync/policies/test_dipaco_deaths.py::test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows",
+        ),
     ),
     Mutation(
         "young-for-ever",

@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "A call waits longer than a policy for workers of the last group: its sum would lack their tensors.",
         "longer = self._worker.calls and self._sight.roster is not None",
         "longer = False",
-        ("sync/rosters/test_office.py::test_a_call_waits_longer_for_those_of_the_last_group",),
+        ("sync/rosters/test_office_calls.py::test_a_call_waits_longer_for_those_of_the_last_group",),
     ),
     Mutation(
         "office-of-one-that-stands-still",
@@ -31,7 +31,9 @@ MUTATIONS: Final = (
         "A leader that does not train makes way for a worker of its cluster that waits to.",
         "            return self._hand_over(now)\n",
         "            return []\n",
-        ("sync/rosters/test_office.py::test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits",),
+        (
+            "sync/rosters/test_office_heirs.py::test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits",
+        ),
     ),
     Mutation(
         "yields-and-keeps-the-office",
@@ -39,7 +41,7 @@ MUTATIONS: Final = (
         "        if self._worker.presence.yields:\n            return 0.0\n",
         "",
         (
-            "sync/rosters/test_office.py::"
+            "sync/rosters/test_office_heirs.py::"
             "test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other",
         ),
     ),

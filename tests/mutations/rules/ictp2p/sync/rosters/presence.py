@@ -25,7 +25,7 @@ MUTATIONS: Final = (
         "return not (self._still or self.yields) and",
         "return not self._still and",
         (
-            "sync/rosters/test_office.py::"
+            "sync/rosters/test_office_heirs.py::"
             "test_a_leader_that_yields_to_the_others_of_its_group_makes_way_at_once_and_comes_back_as_any_other",
         ),
     ),

@@ -19,7 +19,7 @@ MUTATIONS: Final = (
         "newest = next(iter(held))",
         (
             "sync/rounds/test_modules.py::test_where_all_are_behind_what_most_rounds_are_in_is_copied",
-            "sync/policies/test_dipaco.py::test_a_pool_goes_on_from_its_clusters_own_files",
+            "sync/policies/test_dipaco_deaths.py::test_a_pool_goes_on_from_its_clusters_own_files",
         ),
     ),
     Mutation(
@@ -29,7 +29,7 @@ MUTATIONS: Final = (
         "return self.behind",
         (
             "sync/rounds/test_modules.py::test_what_was_begun_anew_gives_way_to_more_that_was_trained_before",
-            "sync/policies/test_dipaco.py::test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows",
+            "sync/policies/test_dipaco_deaths.py::test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows",
         ),
     ),
     Mutation(

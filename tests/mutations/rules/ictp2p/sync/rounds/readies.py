@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "The round of a call waits for the heir of a leader that died: its cluster's program did nothing wrong.",
         'return any(ready.spec.kind != "sync" for _, ready in standing.values())',
         "return False",
-        ("sync/rounds/test_round_deaths.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
+        ("sync/rounds/test_round_heirs.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
     ),
     Mutation(
         "stale-base-takes-part",

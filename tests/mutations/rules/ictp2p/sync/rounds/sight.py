@@ -10,7 +10,7 @@ MUTATIONS: Final = (
         "The workers of a cluster between two leaders keep their votes: without them one more death may halt the mesh.",
         "return since is None or peer == self._bereft[home].leader or now >= since + self._grace",
         "return True",
-        ("sync/rounds/test_round_deaths.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
+        ("sync/rounds/test_voter_deaths.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
     ),
     Mutation(
         "present-homes-forgotten",
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
         "A cluster is doubted as long as it or its leader is suspected.",
         "if view is None or not view.alive or self.steady(cluster):",
         "if view is None or not view.alive or not view.suspect:",
-        ("sync/rounds/test_round_deaths.py::test_a_suspicion_that_is_half_taken_back_is_one",),
+        ("sync/rounds/test_round_heirs.py::test_a_suspicion_that_is_half_taken_back_is_one",),
     ),
     Mutation(
         "given-up-as-it-comes-back",

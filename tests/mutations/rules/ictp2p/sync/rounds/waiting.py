@@ -74,7 +74,7 @@ MUTATIONS: Final = (
         "A round of calls waits for whoever is suspected until that is over.",
         "        if (since := self._sight.wavering(name)) is not None:\n",
         "        if (since := None) is not None:\n",
-        ("sync/rounds/test_round_deaths.py::test_a_call_waits_for_who_is_suspected_until_that_is_over",),
+        ("sync/rounds/test_round_heirs.py::test_a_call_waits_for_who_is_suspected_until_that_is_over",),
     ),
     Mutation(
         "no-time-for-a-detour",

@@ -1,0 +1,103 @@
+"""Who leaves says so, hands over what it led, and says no more."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.core import commands
+from ictp2p.gossip.messages import Status
+from tests.core.control_planes import DELAY, Host, World, mesh
+
+
+def test_a_cluster_that_leaves_is_told_apart_from_one_that_died() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    leaving = hosts["c"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaving)
+    world.run(3.0)
+    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "c"]
+    assert statuses == ["alive", "left"]
+
+
+def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b")
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaving)
+    world.run(1.0)
+    assert hosts["b"][1].core.leading
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "b"]
+    assert statuses == ["alive"], "a goodbye is no ground for suspicion"
+    assert not any(
+        isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
+    )
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
+def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:
+    """Regression: each counted on another to stay and be led on, so nobody said goodbye for the cluster: it died."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=len(starts))
+    leaving, gone = hosts["b"], [10**9] * len(starts)
+    for moment in range(60):
+        for number, host in enumerate(leaving):
+            if moment == starts[number]:
+                world.do(host, host.core.resign(world.now))
+            elif moment < gone[number] and resigned(host):
+                world.do(host, host.core.leave(world.now))
+                gone[number] = moment
+            elif moment == gone[number] + 6:  # what it said has left before its kernel closes its connections
+                world.kill(host)
+        world.run(DELAY / 3)
+    assert not any(host.alive for host in leaving)
+    world.run(5.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
+
+
+def resigned(host: Host) -> bool:
+    return any(isinstance(n, commands.Resigned) for n in host.seen)
+
+
+def test_a_leader_that_resigns_waits_for_its_heir_and_not_for_the_dead() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c")
+    old, heir = hosts["b"]
+    world.do(old, old.core.resign(world.now))
+    assert not resigned(old)
+    world.run(5 * DELAY)
+    assert resigned(old)
+    assert old.core.leader == world.id(heir)
+    last, mate = hosts["c"]
+    world.do(last, last.core.resign(world.now))
+    world.kill(mate)
+    assert resigned(last)
+    world.do(last, last.core.leave(world.now))
+    world.run(0.5)
+    assert hosts["a"][0].core.m.mesh.members["c"].status is not Status.LEFT, "its mate may live, cut off from it"
+
+
+def test_a_leader_that_said_goodbye_says_no_more_while_its_connections_end() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.lost(world.id(hosts["a"][0]), world.now))
+    assert not leaving.core.m.mesh.active
+
+
+def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.set_training(True, world.now))
+    world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
+    world.run(1.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
