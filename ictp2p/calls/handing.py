@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.cluster.heal import broadcast_bytes, stream
+from ictp2p.sync.cluster.broadcasts import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
 from ictp2p.wire import MALFORMED
 

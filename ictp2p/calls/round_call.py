@@ -22,7 +22,7 @@ from ictp2p.calls.leading import Leader
 from ictp2p.calls.telling import as_told
 from ictp2p.collectives.running.digest import EMPTY, ResultDigest
 from ictp2p.errors import LocalGroupError, RoundMissed
-from ictp2p.sync.cluster.heal import broadcast_bytes
+from ictp2p.sync.cluster.broadcasts import broadcast_bytes
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.two_level.stream import Kind, follow

@@ -39,7 +39,7 @@ from ictp2p.errors import (
     PeerClosed,
     RoundMissed,
 )
-from ictp2p.sync.cluster.heal import broadcast_bytes
+from ictp2p.sync.cluster.broadcasts import broadcast_bytes
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.rosters.roster import Generation
 from ictp2p.training.mesh import TrainingMesh

@@ -41,7 +41,8 @@ from ictp2p.errors import (
     StateError,
     shown,
 )
-from ictp2p.sync.cluster.heal import broadcast_bytes, share_state
+from ictp2p.sync.cluster.broadcasts import broadcast_bytes
+from ictp2p.sync.cluster.heal import share_state
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.state.global_state import GlobalState, entry

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 
 from ictp2p.errors import IctError, LocalGroupError
-from ictp2p.sync.cluster.heal import broadcast_bytes
+from ictp2p.sync.cluster.broadcasts import broadcast_bytes
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, kind_of
 

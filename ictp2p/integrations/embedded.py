@@ -20,7 +20,7 @@ import torch
 
 from ictp2p.errors import ConfigError
 from ictp2p.peer import Peer
-from ictp2p.sync.cluster.heal import Stateful
+from ictp2p.sync.cluster.replica import Stateful
 from ictp2p.sync.options import STATEFUL, each_has, kind
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.state.checkpoint import place

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from ictp2p.errors import ConfigError, LocalProtocolError
-from ictp2p.sync.cluster.heal import Replica
+from ictp2p.sync.cluster.replica import Replica
 from ictp2p.sync.model import contents
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.copies import following

@@ -21,8 +21,9 @@ from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync.cluster import scaling
 from ictp2p.sync.cluster.averaging import Heads
 from ictp2p.sync.cluster.groups import Groups
-from ictp2p.sync.cluster.heal import Replica, heal
+from ictp2p.sync.cluster.heal import heal
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.replica import Replica
 from ictp2p.sync.cluster.turn import Turn
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.model.sharding import reshard

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from ictp2p.errors import ConfigError, nearest, shown
 from ictp2p.sync import options
-from ictp2p.sync.cluster.heal import Stateful
+from ictp2p.sync.cluster.replica import Stateful
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.state.agreed import Agreed

@@ -1,63 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from ictp2p.errors import LocalGroupError, MeshMismatch
-from ictp2p.sync.cluster.heal import Replica, broadcast_bytes, heal, stream
 from ictp2p.sync.cluster.progress import Progress
-from ictp2p.sync.cluster.turn import Turn
-from ictp2p.sync.state.global_state import GlobalState
-from ictp2p.sync.state.manifest import Entry
-
-ITEMS = [("policy", "diloco"), ("sync_every", "4")]
-
-
-class Worker:
-    def __init__(self, value: float, progress: Progress, items: Any = None) -> None:
-        self.model = torch.nn.Linear(2, 2)
-        with torch.no_grad():
-            self.model.weight.fill_(value)
-            self.model.bias.fill_(value)
-        self.inner = torch.optim.AdamW(self.model.parameters(), lr=0.1)
-        if progress.step:
-            self.model(torch.ones(2)).sum().backward()
-            self.inner.step()
-        self.progress, self.items = progress, ITEMS if items is None else items
-        self.state = GlobalState([Entry("w", "float32", (3_000_000,))])
-        self.state.tentative["w"].fill_(value)
-        self.state.seal({"round": progress.version})
-        self.state.commit(progress.version)
-
-        self.calls: list[str] = []
-        self.turn = Turn()
-
-    def __call__(self, group: Any) -> bool:
-        replica = Replica(self.model, self.inner, ())
-        withdraw = lambda: self.calls.append("withdraw")  # noqa: E731
-        return heal(group, self.progress, replica, self.state, self.items, self.turn, withdraw=withdraw)
-
-    def content(self) -> tuple[Any, ...]:
-        inner = self.inner.state_dict()["state"]
-        moments = [inner[k]["exp_avg"].tolist() for k in sorted(inner)]
-        return (self.model.weight.tolist(), moments, self.progress, self.state.version, self.state.digest)
-
-
-def grouped(make_world: Any, *workers: Callable[[Any], Any], world: Any = None) -> list[Any]:
-    def body(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def run(mesh: Any) -> Any:
-            mesh.roster_ready(True)
-            return work(mesh.open_group(mesh.wait_roster(None)))
-
-        return run
-
-    world = world or make_world(a=len(workers))
-    found = world.run(**{f"a_{i}": body(w) for i, w in enumerate(workers)})
-    return [found.get(f"a_{i}") for i in range(len(workers))]
+from tests.sync.cluster.healing import ITEMS, Worker, grouped
 
 
 def test_what_is_under_way_on_a_state_has_ended_before_another_one_is_received(
@@ -191,23 +141,3 @@ def test_a_worker_that_trains_something_else_learns_what(make_world: Any) -> Non
             Worker(1.0, Progress())(group)
 
     grouped(make_world, even, odd)
-
-
-@pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0], [4 << 20], [(4 << 20) - 1, 2], [5, (9 << 20) + 1, 0, 7]])
-def test_memory_streams_whole_whatever_its_pieces(make_world: Any, sizes: list[int]) -> None:
-    def body(rank: int) -> Callable[[Any], list[bytes]]:
-        def run(group: Any) -> list[bytes]:
-            held = [bytearray((i * 7 + 1,) if rank else (0,)) * n for i, n in enumerate(sizes)]
-            stream(group, [memoryview(h) for h in held], 1)
-            return [bytes(h) for h in held]
-
-        return run
-
-    one, other = grouped(make_world, body(0), body(1))
-    assert one == other
-
-
-@pytest.mark.parametrize("data", [b"", b"x", b"y" * 100_000])
-def test_bytes_of_any_length_reach_all(make_world: Any, data: bytes) -> None:
-    found = grouped(make_world, lambda g: broadcast_bytes(g, b"other", 1), lambda g: broadcast_bytes(g, data, 1))
-    assert found == [data, data]

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from ictp2p.errors import ConfigError
-from ictp2p.sync.cluster.heal import Replica
+from ictp2p.sync.cluster.replica import Replica
 from ictp2p.sync.cluster.siblings import ProcessGroup
 from ictp2p.sync.model.sharding import check_ranks
 from ictp2p.sync.policies.diloco import DiLoCo

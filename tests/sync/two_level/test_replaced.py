@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ictp2p.errors import ConfigError, MeshMismatch, StateError
-from ictp2p.sync.cluster.heal import Replica
+from ictp2p.sync.cluster.replica import Replica
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.state.checkpoint import Checkpoint
 
