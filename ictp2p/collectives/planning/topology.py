@@ -133,52 +133,79 @@ def build(
     """
     _check(links, up, down, trunks)
     relays = sorted({link.via for link in links.values() if link.via is not None} - set(participants))
-    number = {name: index for index, name in enumerate((*participants, *relays))}
-    size, nodes = len(participants), len(number)
+    numbers = _Numbers((*participants, *relays), trunks)
     known = sorted(link.bandwidth for link in links.values() if link.bandwidth)
-    assumed = known[len(known) // 2] if known else UNMEASURED
-    capacity = np.full(nodes * nodes, np.inf)
-    for (source, target), link in links.items():
-        if source in number and target in number:
-            rate = max(assumed, link.at_least) if link.bandwidth is None else link.bandwidth
-            capacity[number[source] * nodes + number[target]] = rate
-    ups = np.array([up.get(name, np.inf) for name in number])
-    downs = np.array([down.get(name, np.inf) for name in number])
-    beneath: dict[Pair, list[int]] = {}
-    trunk_capacity = np.array([trunk.bandwidth for trunk in trunks])
-    for place, trunk in enumerate(trunks):
-        for pair in trunk.links:
-            beneath.setdefault(pair, []).append(nodes * nodes + 2 * nodes + place)
-    ups, downs, trunk_capacity = _within(ups), _within(downs), _within(trunk_capacity)
-    capacity = np.concatenate([_within(capacity), ups, downs, trunk_capacity, [np.inf]])
+    rates = _rates(numbers, links, known[len(known) // 2] if known else UNMEASURED)
+    ups, downs = (_within(np.array([limit.get(name, np.inf) for name in numbers.peers])) for limit in (up, down))
+    lines = _within(np.array([trunk.bandwidth for trunk in trunks]))
+    capacity = np.concatenate([_within(rates), ups, downs, lines, [np.inf]])
+    size, inside = len(participants), set(participants)
+    edges = [(pair, link) for pair, link in links.items() if pair[0] != pair[1] and inside.issuperset(pair)]
+    ways = [numbers.way(*pair, link.via) for pair, link in edges]
+    delay, uses = np.zeros((size, size)), np.full((size, size, max(map(len, ways), default=1)), len(capacity) - 1)
+    for ((source, target), link), way in zip(edges, ways, strict=True):
+        edge = numbers.peers[source], numbers.peers[target]
+        delay[edge] = link.delay
+        uses[edge][: len(way)] = way
+    there = uses[:, :, 0] < len(capacity) - 1
+    width = np.where(there, capacity[uses].min(axis=2), 0.0)
+    over = tuple(((uses == numbers.trunk(place)).any(axis=2), float(line)) for place, line in enumerate(lines))
+    access = np.array([numbers.sends(n) for n in range(size)] + [numbers.receives(n) for n in range(size)])
+    flat = uses.reshape(size * size, -1)
+    return Topology(width, delay, flat, capacity, access, ups[:size], downs[:size], bool(known), over)
 
-    def hop(source: PeerId, target: PeerId) -> list[int]:
-        a, b = number[source], number[target]
-        return [a * nodes + b, nodes * nodes + a, nodes * nodes + nodes + b, *beneath.get((source, target), ())]
 
-    delay = np.zeros((size, size))
-    uses: list[list[int]] = [[] for _ in range(size * size)]
+class _Numbers:
+    """Of resources: links from each to each, then what each peer sends and what it receives in all, then trunks.
+
+    Args:
+        peers: participants, then relays.
+        trunks: what lies beneath links.
+    """
+
+    def __init__(self, peers: Sequence[PeerId], trunks: Sequence[Trunk]) -> None:
+        self.peers = {name: place for place, name in enumerate(peers)}
+        self._beneath: dict[Pair, list[int]] = {}
+        for place, trunk in enumerate(trunks):
+            for pair in trunk.links:
+                self._beneath.setdefault(pair, []).append(self.trunk(place))
+
+    def link(self, source: PeerId, target: PeerId) -> int:
+        """The link between two peers, one way."""
+        return self.peers[source] * len(self.peers) + self.peers[target]
+
+    def sends(self, place: int) -> int:
+        """What a peer sends in all."""
+        return len(self.peers) ** 2 + place
+
+    def receives(self, place: int) -> int:
+        """What a peer receives in all."""
+        return self.sends(len(self.peers) + place)
+
+    def trunk(self, place: int) -> int:
+        """A trunk."""
+        return self.receives(len(self.peers) + place)
+
+    def way(self, source: PeerId, target: PeerId, via: PeerId | None) -> list[int]:
+        """All that an edge uses: first the link that it stands for, also where that is over a relay."""
+        if via is None:
+            return self._hop(source, target)
+        return [self.link(source, target), *self._hop(source, via), *self._hop(via, target)]
+
+    def _hop(self, source: PeerId, target: PeerId) -> list[int]:
+        ends = self.sends(self.peers[source]), self.receives(self.peers[target])
+        return [self.link(source, target), *ends, *self._beneath.get((source, target), ())]
+
+
+def _rates(numbers: _Numbers, links: Mapping[Pair, LinkEstimate], assumed: float) -> Matrix:
+    """The bandwidth of each link; infinite where there is none."""
+    rates = np.full(len(numbers.peers) ** 2, np.inf)
     for (source, target), link in links.items():
-        if source == target or number.get(source, size) >= size or number.get(target, size) >= size:
-            continue
-        delay[number[source], number[target]] = link.delay
-        ways = hop(source, target)
-        if link.via is not None:
-            own = ways[0]
-            ways = [own, *hop(source, link.via), *hop(link.via, target)]
-        uses[number[source] * size + number[target]] = ways
-    deepest = max(map(len, uses), default=0) or 1
-    padded = np.full((size * size, deepest), len(capacity) - 1, dtype=np.intp)
-    for edge, ways in enumerate(uses):
-        padded[edge, : len(ways)] = ways
-    there = np.array([bool(ways) for ways in uses]).reshape(size, size)
-    width = np.where(there, capacity[padded].min(axis=1).reshape(size, size), 0.0)
-    lines = []
-    for place in range(len(trunks)):
-        over = (padded == nodes * nodes + 2 * nodes + place).any(axis=1).reshape(size, size)
-        lines.append((over, float(trunk_capacity[place])))
-    access = nodes * nodes + np.concatenate([np.arange(size), nodes + np.arange(size)])
-    return Topology(width, delay, padded, capacity, access, ups[:size], downs[:size], bool(known), tuple(lines))
+        if source in numbers.peers and target in numbers.peers:
+            rates[numbers.link(source, target)] = (
+                max(assumed, link.at_least) if link.bandwidth is None else link.bandwidth
+            )
+    return rates
 
 
 def _within(rates: Matrix) -> Matrix:
