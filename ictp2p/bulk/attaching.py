@@ -263,7 +263,7 @@ class Attaching:
                 stripe.connection.send(Kind.ALIVE, body=bytes(rested))
             stripe.connection.join(stripe, kick=False)
         for each in hold.connections if hold.stripes else ():
-            each.refill()
+            each.backlog.refill()
         self._users[hold.peer, hold.tag] = hold, tuple(hold.connections)
 
     def _catch_up(self, hold: Hold, connection: BulkConnection, desk: Desk) -> None:

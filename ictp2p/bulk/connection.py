@@ -5,8 +5,9 @@ is queued that is not ready, and at most one frame lies beyond the transport's h
 again once it says that it may have one (`kick`): thousands may share a connection, and most of them wait.
 
 `inbound` reads, `outbound` writes; `liveness` watches over the other end, `throttle` says when we must not send yet,
-and `sharing` has bodies go through memory where both ends are on one host. These know the connection until it ends,
-and not longer: in a cycle its buffers, of up to a chunk each, would stay until the garbage collector comes.
+`backlog` how much the transport may hold, and `sharing` has bodies go through memory where both ends are on one host.
+Those that know the connection do so until it ends, and not longer: in a cycle its buffers, of up to a chunk each, would
+stay until the garbage collector comes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from ictp2p.bulk import resting, shared, tuning
 from ictp2p.bulk.account import Account, account
+from ictp2p.bulk.backlog import Backlog
 from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
@@ -92,6 +94,8 @@ class BulkConnection(Inbound):
         """Whether what the other end proves is that it is `peer`."""
         self.sharing: Sharing
         """Takes what the other end says of memory in common."""
+        self.backlog: Backlog
+        """How much the transport holds."""
         self._outbound: Outbound
         self._liveness: Liveness
         self._throttle: Throttle
@@ -99,13 +103,7 @@ class BulkConnection(Inbound):
         self._owner = owner
         self._clock = clock
         self._stall = stall
-        self._high_water = self._part = high_water
-        self._asked: int | None = None
-        """What the transport is to hold, if not what the profile says."""
-        self._several = False
-        """Whether other connections carry chunks beside it."""
-        self._soon: int | None = None
-        """What it sends soon, if it is a slow one of several."""
+        self._high_water = high_water
         self._rings = rings
         self._users: dict[User, None] = {}
         self._willing: OrderedDict[User, None] = OrderedDict()
@@ -178,27 +176,6 @@ class BulkConnection(Inbound):
     def keep_under(self, ceiling: Ceiling) -> None:
         """Send tensors only as `ceiling` admits them from now on."""
         self._throttle.ceiling = ceiling
-
-    def hold(self, size: int | None) -> None:
-        """Let the transport hold at most `size` bytes beyond the kernel's own buffer; None: as the profile says.
-
-        What one offers next leaves after what is held: little of it lets a user change its mind on a slow link.
-        """
-        self._asked = size
-        if not self.closed:
-            self._outbound.hold(min(self._part, self._soon or self._part) if size is None else size)
-
-    def hold_as_one_of(self, count: int, few: int) -> None:
-        """Let the transport hold its part of what `few` may, as the profile says, if it carries chunks with others."""
-        self._several = count > 1
-        self._part = self._high_water * few // max(few, count)
-        self.refill()
-
-    def refill(self) -> None:
-        """Hold and keep what suits the rate that the connection has shown (`tuning.refill`)."""
-        if not self.closed:
-            self._soon = tuning.refill(self.transport, one_of_several=self._several)
-            self.hold(self._asked)
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
@@ -366,6 +343,7 @@ class BulkConnection(Inbound):
         self.host = shown_address(transport.get_extra_info("peername")).host
         self._wakeups = tuning.Wakeups(self.transport)
         self._outbound = Outbound(self.transport, self._high_water)
+        self.backlog = Backlog(self.transport, self._outbound, self._high_water)
         self._renewal = Renewal(self.transport, self._clock())
         self._throttle = Throttle(self, self._outbound, self._renewal, self._clock)
         halves = self._outbound, self._wakeups
@@ -442,6 +420,7 @@ class BulkConnection(Inbound):
         self._owner.closed(self, error)
 
     def _end_parts(self) -> None:
+        self.backlog.end()
         self._throttle.end()
         self._liveness.end()
         self.sharing.end()

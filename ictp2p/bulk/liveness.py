@@ -128,7 +128,7 @@ class Liveness:
         self.heeding.clear()
 
     def _wait(self, connection: BulkConnection) -> None:
-        connection.refill()
+        connection.backlog.refill()
         self._timer = asyncio.get_running_loop().call_later(self._watch.interval, self.look)
 
     def _waits_for_relay(self, connection: BulkConnection) -> bool:

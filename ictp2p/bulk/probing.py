@@ -111,7 +111,7 @@ class Probing:
             self._bulk.part(peer, tag, turn)
             self._sending[probe] = None
             for each in connections:
-                each.hold(PROBE_CHUNK)
+                each.backlog.hold(PROBE_CHUNK)
             self._bulk.join(peer, tag, probe, *connections)
             return await probe.result
         finally:
@@ -121,7 +121,7 @@ class Probing:
                 self._sending.pop(user, None)
                 self._bulk.part(peer, tag, user)
             for each in connections:
-                each.hold(None)
+                each.backlog.hold(None)
             del user, turn, probe  # they know their error, and that this frame and the connections
 
 

@@ -192,4 +192,4 @@ class Stripes:
         if first is not None:
             together = (first, *self.beside(first))
             for each in together:
-                each.hold_as_one_of(len(together), COUNT)
+                each.backlog.hold_as_one_of(len(together), COUNT)

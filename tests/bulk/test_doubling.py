@@ -52,8 +52,8 @@ async def test_there_are_twice_as_many_as_long_as_buffers_hold_all_of_them_back(
     assert beside(world.bulks[b], a) == (), "each end stripes what it sends"
     held = {each._outbound._most for each in (first, *beside(world.bulks[a], b))}
     assert held == {PROFILE.high_water * COUNT // MOST}, "together no more than few"
-    first.hold(1)
-    first.hold(None)
+    first.backlog.hold(1)
+    first.backlog.hold(None)
     assert first._outbound._most in held
 
 

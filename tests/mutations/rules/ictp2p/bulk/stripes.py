@@ -32,8 +32,8 @@ MUTATIONS: Final = (
     Mutation(
         "many-hold-as-much-each",
         "Many connections together hold no more in their transports than a few.",
-        "each.hold_as_one_of(len(together), COUNT)",
-        "each.hold_as_one_of(1, COUNT)",
+        "each.backlog.hold_as_one_of(len(together), COUNT)",
+        "each.backlog.hold_as_one_of(1, COUNT)",
         ("bulk/test_doubling.py::test_there_are_twice_as_many_as_long_as_buffers_hold_all_of_them_back",),
     ),
     Mutation(
