@@ -77,18 +77,17 @@ class BallotBox:
         """
         self._drop_older(opened)
         verdicts = self.on(opened)
-        votes = {peer: v.digest for peer, v in verdicts.items() if isinstance(v, Vote)}
-        doubts = self._doubt(opened, sight, verdicts, now)
-        if len(set(votes.values())) > 1:
-            return _differing(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
-        if 2 * len(votes) > len(opened.participants):
-            return _majority(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
-        if len(votes) < len(verdicts):
-            return Ruling(False, _failures(opened, verdicts))
+        count = _Count(opened, verdicts, self._doubt(opened, sight, verdicts, now))
+        if len(set(count.votes.values())) > 1:
+            return count.differing(self._soft(opened, profile, since, now), now)
+        if 2 * len(count.votes) > len(opened.participants):
+            return count.majority(self._soft(opened, profile, since, now), now)
+        if len(count.votes) < len(verdicts):
+            return count.failed()
         end = max(since + opened.deadline, office + profile.suspect_grace)
-        if doubts:
-            end = min(end, max(since, office, min(doubts.values())) + profile.suspect_grace)
-        return _minority(opened, verdicts, doubts, end, now)
+        if count.doubts:
+            end = min(end, max(since, office, min(count.doubts.values())) + profile.suspect_grace)
+        return count.minority(end, now)
 
     def _drop_older(self, opened: Open) -> None:
         """Attempts before the present one are over, and who voted on them may never vote again."""
@@ -112,58 +111,57 @@ class BallotBox:
         return {reasons[peer] or "": since for peer, since in self.doubts.items()}
 
 
-def _majority(
-    opened: Open,
-    verdicts: Mapping[PeerId, Vote | Failed],
-    votes: Mapping[PeerId, bytes],
-    doubts: Mapping[str, float],
-    soft: float,
-    now: float,
-) -> Ruling:
-    tally = f"{len(votes)} of {len(opened.participants)} voted"
-    silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
-    if len(silent) > len(doubts) and now < soft:
-        return Ruling(None, f"{tally}, waiting until the soft deadline for {', '.join(silent)}", wake=soft)
-    return Ruling(True, tally, next(iter(votes.values())), tuple(votes))
+class _Count:
+    """How an attempt stands, and what follows from that.
 
+    Args:
+        opened: the attempt.
+        verdicts: on it, so far.
+        doubts: about those who gave none, in words, and since when.
+    """
 
-def _minority(
-    opened: Open,
-    verdicts: Mapping[PeerId, object],
-    doubts: Mapping[str, float],
-    end: float,
-    now: float,
-) -> Ruling:
-    tally = f"{len(verdicts)} of {len(opened.participants)} voted"
-    why = ", ".join(doubts) or "the deadline"
-    if now >= end:
-        return Ruling(False, f"{tally}: {why}"[:_MAX_REASON])
-    silent = ", ".join(p.cluster for p in opened.participants if p.leader not in verdicts)
-    return Ruling(None, f"{tally}, waiting for {silent} ({why})", wake=end)
+    def __init__(self, opened: Open, verdicts: Mapping[PeerId, Vote | Failed], doubts: Mapping[str, float]) -> None:
+        self.votes = {peer: v.digest for peer, v in verdicts.items() if isinstance(v, Vote)}
+        self.doubts = doubts
+        self._verdicts = verdicts
+        self._size = len(opened.participants)
+        self._names = {p.leader: p.cluster for p in opened.participants}
+        self._silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
 
+    def majority(self, soft: float, now: float) -> Ruling:
+        """Most have voted, and all for one digest: the others are waited for until `soft`."""
+        tally = self._tally(len(self.votes))
+        if self._may_vote_yet(soft, now):
+            return Ruling(None, f"{tally}, waiting until the soft deadline for {', '.join(self._silent)}", wake=soft)
+        return Ruling(True, tally, next(iter(self.votes.values())), tuple(self.votes))
 
-def _failures(opened: Open, verdicts: Mapping[PeerId, Vote | Failed]) -> str:
-    names = {p.leader: p.cluster for p in opened.participants}
-    failures = [f"{names[peer]}: {v.reason}" for peer, v in verdicts.items() if isinstance(v, Failed)]
-    return f"failed at {'; '.join(failures)}"[:_MAX_REASON]
+    def minority(self, end: float, now: float) -> Ruling:
+        """Too few have voted, and nobody has failed: they are waited for until `end`."""
+        tally, why = self._tally(len(self._verdicts)), ", ".join(self.doubts) or "the deadline"
+        if now >= end:
+            return Ruling(False, f"{tally}: {why}"[:_MAX_REASON])
+        return Ruling(None, f"{tally}, waiting for {', '.join(self._silent)} ({why})", wake=end)
 
+    def failed(self) -> Ruling:
+        """Too few have voted, and somebody has failed."""
+        failures = [f"{self._names[peer]}: {v.reason}" for peer, v in self._verdicts.items() if isinstance(v, Failed)]
+        return Ruling(False, f"failed at {'; '.join(failures)}"[:_MAX_REASON])
 
-def _differing(
-    opened: Open,
-    verdicts: Mapping[PeerId, Vote | Failed],
-    votes: Mapping[PeerId, bytes],
-    doubts: Mapping[str, float],
-    soft: float,
-    now: float,
-) -> Ruling:
-    names = {p.leader: p.cluster for p in opened.participants}
-    voters = {
-        digest: tuple(sorted(names[peer] for peer in votes if votes[peer] == digest)) for digest in votes.values()
-    }
-    camps = tuple(sorted(voters.values(), key=lambda camp: (-len(camp), camp)))
-    listed = ", ".join(f"{names[peer]}={digest.hex()}" for peer, digest in votes.items())
-    silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
-    if 2 * len(camps[0]) <= len(opened.participants) and len(silent) > len(doubts) and now < soft:
-        waits = f"digests differ, waiting until the soft deadline for {', '.join(silent)}: {listed}"
-        return Ruling(None, waits[:_MAX_REASON], wake=soft)
-    return Ruling(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)
+    def differing(self, soft: float, now: float) -> Ruling:
+        """Digests differ: that of most is waited for until `soft`."""
+        voters = {
+            digest: tuple(sorted(self._names[peer] for peer, voted in self.votes.items() if voted == digest))
+            for digest in self.votes.values()
+        }
+        camps = tuple(sorted(voters.values(), key=lambda camp: (-len(camp), camp)))
+        listed = ", ".join(f"{self._names[peer]}={digest.hex()}" for peer, digest in self.votes.items())
+        if 2 * len(camps[0]) <= self._size and self._may_vote_yet(soft, now):
+            waits = f"digests differ, waiting until the soft deadline for {', '.join(self._silent)}: {listed}"
+            return Ruling(None, waits[:_MAX_REASON], wake=soft)
+        return Ruling(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)
+
+    def _may_vote_yet(self, soft: float, now: float) -> bool:
+        return len(self._silent) > len(self.doubts) and now < soft
+
+    def _tally(self, count: int) -> str:
+        return f"{count} of {self._size} voted"
