@@ -31,7 +31,7 @@ from ictp2p.edge.security import TlsSecurity
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, StatusRefused, Unreachable, printable
 from ictp2p.identity import Identity
 from ictp2p.machine import Message
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import Address, ClusterId, PeerId
 
 _NOBODY = ClusterId("")
 
@@ -54,42 +54,52 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
     identity = Identity.generate()
     where = dialed(address)
     security = TlsSecurity(identity, Mesh.from_token(token))
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    answer: asyncio.Future[bytes] = loop.create_future()
-    document = bytearray()
+    deadline = asyncio.get_running_loop().time() + timeout
+    answer = _Answer(where)
     connection = await open_control(network or TcpNetwork(), where, security, timeout=timeout)
-
-    def on_frame(frame: bytes) -> None:
-        packet = decode_packet(frame)
-        if packet.channel != Channel.HELLO or answer.done():
-            return
-        match CODECS[Channel.HELLO].decode(packet.body):
-            case StatusRefusal(reason=reason):
-                answer.set_exception(StatusRefused(f"{where} does not tell its status: {printable(reason)}"))
-            case StatusReply(document=part, more=more):
-                document.extend(part)
-                if len(document) > STATUS_LIMIT:
-                    raise RemoteProtocolError(f"{where} sent a status of more than {STATUS_LIMIT} bytes")
-                if not more:
-                    answer.set_result(bytes(document))
-
-    def on_closed(reason: IctError | None) -> None:
-        if not answer.done():
-            answer.set_exception(reason or ConnectionLost(f"{where} closed the connection before it answered"))
-
-    connection.start(on_frame, on_closed)
+    connection.start(answer.take, answer.lost)
     card = PeerCard(identity.peer_id, _NOBODY, "", identity.bulk_public)
     for message in (Greeting(card, PeerId(""), 0), StatusRequest()):
         connection.send(_packet(identity.peer_id, connection.peer_id, message))
     try:
         async with asyncio.timeout_at(deadline):
-            return _read(await answer)
+            return _read(await answer.whole)
     except TimeoutError:
         raise Unreachable(f"{where} did not tell its status within {timeout:g} s") from None
     finally:
         connection.abort()  # there is nothing more to say, and the deadline may be over
         await connection.wait_closed()
+
+
+class _Answer:
+    """A status, as it comes part by part."""
+
+    def __init__(self, where: Address) -> None:
+        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._where = where
+        self._document = bytearray()
+
+    def take(self, frame: bytes) -> None:
+        """Take what came; most of what a peer says is for its members."""
+        packet = decode_packet(frame)
+        if packet.channel != Channel.HELLO or self.whole.done():
+            return
+        match CODECS[Channel.HELLO].decode(packet.body):
+            case StatusRefusal(reason=reason):
+                refused = StatusRefused(f"{self._where} does not tell its status: {printable(reason)}")
+                self.whole.set_exception(refused)
+            case StatusReply(document=part, more=more):
+                self._document.extend(part)
+                if len(self._document) > STATUS_LIMIT:
+                    raise RemoteProtocolError(f"{self._where} sent a status of more than {STATUS_LIMIT} bytes")
+                if not more:
+                    self.whole.set_result(bytes(self._document))
+
+    def lost(self, reason: IctError | None) -> None:
+        """The connection is gone."""
+        if not self.whole.done():
+            closed = ConnectionLost(f"{self._where} closed the connection before it answered")
+            self.whole.set_exception(reason or closed)
 
 
 def _packet(source: PeerId, target: PeerId, message: Message) -> bytes:
