@@ -4,7 +4,7 @@ Each inner phase of a cluster makes one `Unit` of work, with a name of its own. 
 that are not in the global state yet; `sim.ledger` sees all clusters, and knows what every sum must be.
 
 Everything between clusters is the product's own code: `AsyncPeer.reduce`, the offers, `fetch_state`, `serve_state`,
-`GlobalState`, and the question whether a missed round holds our part (`sync.values.contributed`), asked in the way in
+`GlobalState`, and the question whether a missed round holds our part (`sync.credits.contributed`), asked in the way in
 which `training.TrainingMesh` and `sync.two_level.policy` ask it. Inside a cluster the process group is idealised: what
 a leader has after a step its mates have `FOLLOW` seconds later, if it can reach them.
 """
@@ -23,9 +23,10 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.core.packets import Channel
 from ictp2p.errors import RoundAborted, RoundMissed, StateError
 from ictp2p.runtime.reduction import Reduction
+from ictp2p.sync.credits import contributed
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
-from ictp2p.sync.values import Spec, StateRef, contributed
+from ictp2p.sync.values import Spec, StateRef
 from sim.elided import SizeOnly
 from sim.ledger import Ledger, Unit, vector
 

@@ -83,7 +83,7 @@ class Ledger(ictp2p.LocalSGD):
     def adopted(self, verdict: str) -> None:
         """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it.
 
-        Or we were away for so long that nobody knows: then what we brought last is given up (`values.contributed`).
+        Or we were away for so long that nobody knows: then what we brought last is given up (`credits.contributed`).
         """
         have, held = (int(t[self.books.slot]) for t in (self.books.steps, self.global_parameters()["steps"]))
         if verdict == "ADOPT" and have == held and self.count.opening is not None:

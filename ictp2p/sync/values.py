@@ -1,4 +1,4 @@
-"""The values that the mesh decides, and the rules by which one may follow another.
+"""The values that the mesh decides; which one may follow another says `validity`.
 
 The chain of decisions is the only thing that cannot be split-brained, so everything that must not be is in
 it: who may vote next, which state is the agreed one, which round is open and how it ended. Each value repeats
@@ -16,14 +16,13 @@ growing from one voter to two then never makes the first one's life depend on th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
 from ictp2p.types import ClusterId, PeerId, PeerName
-from ictp2p.wire import MALFORMED, MAX_CONTROL_BODY
+from ictp2p.wire import MAX_CONTROL_BODY
 
 MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
@@ -44,8 +43,6 @@ MOST_SPREAD = 1e6
 """Most median absolute deviations that a round may wait for stragglers."""
 REMEMBERED = 64
 """For so many versions a state says who contributed to it: more than a leader that slept is usually behind."""
-_ALL, _ANY = (1 << REMEMBERED) - 1, (1 << REMEMBERED - 1) - 1
-"""Of so many versions each; and each of those before the newest of them."""
 LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
@@ -223,34 +220,6 @@ def quorum(voters: Sequence[PeerId], ids: Collection[PeerId]) -> bool:
     return 2 * present > len(voters) or (2 * present == len(voters) > 0 and voters[0] in ids)
 
 
-def same(base: StateRef, agreed: StateRef) -> bool:
-    """Whether a contribution that starts from `base` starts from the agreed state.
-
-    Equal bytes are not enough: a version that was restored has those of an older one, and whoever started from that may
-    have its contribution in a version between the two. Only the first version is the one that somebody brought.
-    """
-    return base.digest == agreed.digest and base.version in (
-        agreed.version,
-        0 if agreed.version == 1 else agreed.version,
-    )
-
-
-def contributed(state: StateRef, cluster: ClusterId, base: int) -> int:
-    """Which versions after `base` hold, or have to be taken for holding, a contribution of a cluster; 0 if none does.
-
-    Bit i is the version i before that of `state`. So it says whether what the cluster brings from version `base` is in
-    `state` already. Any later version that holds a contribution of the cluster holds it, of the part of the model that
-    its round was about: several workers may have it, an heir may have brought it to a later round than the leader that
-    fell asleep with it, and progress only grows. The state itself says so, and not the memory of a peer, because who
-    asks is who was away. Beyond `REMEMBERED` versions nobody knows: then to lose some steps of one cluster is harmless,
-    to count them twice would be wrong.
-    """
-    if state.version - base > REMEMBERED:
-        return _ALL
-    newest, earlier = _standing(state).get(cluster, (0, 0))
-    return (2 * earlier + 1) << (state.version - newest) & (1 << state.version - base) - 1 if newest > base else 0
-
-
 def upcoming(value: Value) -> tuple[int, int]:
     """(round, attempt) that is open after `value`, or would be opened next."""
     if isinstance(value, Close):
@@ -263,134 +232,3 @@ def outvoted(camps: Sequence[Sequence[ClusterId]]) -> frozenset[ClusterId]:
     largest = len(camps[0]) if camps else 0
     majority = 2 * largest > sum(map(len, camps))
     return frozenset(name for camp in camps[1:] for name in camp) if majority else frozenset()
-
-
-def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
-    """The agreed state once `opened` commits with `digest`."""
-    if opened.spec.kind != "sync":
-        return opened.state
-    version, before = opened.state.version + 1, _standing(opened.state)
-    now = {p.cluster: (version, _before(*before.get(p.cluster, (0, 0)), version)) for p in opened.participants}
-    return StateRef(version, digest, holders, *_recent({**before, **now}, version))
-
-
-def restored(lost: StateRef, source: int, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
-    """The agreed state once version `source` takes the place of `lost`: what came after it holds nobody's part."""
-    version = lost.version + 1
-    kept = {name: (min(v, source), earlier >> max(0, v - source)) for name, (v, earlier) in _standing(lost).items()}
-    return StateRef(version, digest, holders, *_recent(kept, version))
-
-
-def _standing(state: StateRef) -> dict[ClusterId, tuple[int, int]]:
-    """By cluster, the newest version that holds a contribution of it, and which before that do, too."""
-    earlier = state.earlier or (_ANY,) * len(state.credits)
-    return {name: (v, before) for (name, v), before in zip(state.credits, earlier, strict=True)}
-
-
-def _before(newest: int, earlier: int, version: int) -> int:
-    """Which versions before a new one hold a contribution."""
-    return (2 * earlier + 1) << (version - newest - 1) & _ANY if newest else 0
-
-
-def _recent(standing: Mapping[ClusterId, tuple[int, int]], version: int) -> tuple[Credits, Earlier]:
-    """What is worth saying of them at `version`, by name; of too many the newest."""
-    worth = sorted((v, name) for name, (v, _) in standing.items() if v > max(0, version - REMEMBERED))
-    named = sorted((name, v) for v, name in worth[-MAX_PARTICIPANTS:])
-    return tuple(named), tuple(standing[name][1] for name, _ in named)
-
-
-def fault(value: Value) -> str | None:
-    """Say what is wrong with a value by itself, or None."""
-    if len(value.lineage) != LINEAGE_BYTES:
-        return f"lineage has {len(value.lineage)} bytes, not {LINEAGE_BYTES}"
-    if not 0 < len(value.voters) <= MAX_VOTERS or len(set(value.voters)) < len(value.voters):
-        return f"voters {value.voters} are not 1 to {MAX_VOTERS} different peers"
-    if (value.state.version == 0) != (value.state.digest == b""):
-        return f"state version {value.state.version} with digest {value.state.digest.hex()!r}"
-    names = [name for name, _ in value.state.credits]
-    if names != sorted(set(names)) or any(not 0 < v <= value.state.version for _, v in value.state.credits):
-        return f"credits {value.state.credits} at version {value.state.version}"
-    if len(value.state.earlier) not in (0, len(names)):
-        return f"{len(value.state.earlier)} words on what was before {len(names)} credits"
-    if isinstance(value, Open):
-        return _open_fault(value)
-    if isinstance(value, Close) and value.committed != bool(value.holders):
-        return f"committed={value.committed} with holders {value.holders}"
-    if isinstance(value, Close) and value.camps and (value.committed or len(value.camps) == 1):
-        return f"committed={value.committed} with camps {value.camps}"
-    return None
-
-
-def unreadable(value: Value) -> str | None:
-    """Say why nobody could read a value once it is written, or None.
-
-    What is read is checked, and what is written is not. A decision that nobody can read ends a mesh: it is on disks.
-    """
-    try:
-        msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=Value)
-    except MALFORMED as error:
-        return str(error)
-    return None
-
-
-def follows(before: Value, value: Value) -> str | None:
-    """Say why `value` may not be decided right after `before`, or None if it may."""
-    wrong = fault(value)
-    if wrong is not None:
-        return wrong
-    if value.lineage != before.lineage:
-        return f"lineage {value.lineage.hex()} after {before.lineage.hex()}"
-    if (value.round, value.attempt) != upcoming(before):
-        return f"round {value.round} attempt {value.attempt} where {upcoming(before)} is due"
-    if isinstance(value, Close) != isinstance(before, Open):
-        return f"{type(value).__name__} after {type(before).__name__}"
-    return _state_fault(before, value)
-
-
-def _open_fault(value: Open) -> str | None:
-    if not 0 < len(value.participants) <= MAX_PARTICIPANTS:
-        return f"{len(value.participants)} participants"
-    if len({p.cluster for p in value.participants}) < len(value.participants):
-        return "a cluster takes part twice"
-    if len({p.leader for p in value.participants}) < len(value.participants):
-        return "a leader takes part twice"
-    for participant in value.participants:
-        if not (math.isfinite(participant.weight) and participant.weight > 0):
-            return f"weight {participant.weight} of {participant.cluster} is not finite and positive"
-    if not (math.isfinite(value.deadline) and value.deadline > 0):
-        return f"deadline {value.deadline} is not finite and positive"
-    if len(value.plan) > MAX_PLAN:
-        return f"plan of {len(value.plan)} bytes"
-    if value.spec.kind == "sync" and value.state.version == 0:
-        return "a sync round before any state was adopted"
-    if (size := encoded_size(value)) > MAX_VALUE:
-        return (
-            f"{size} bytes, of which {len(value.participants)} participants with their notes; {MAX_VALUE} can be sent"
-        )
-    return None
-
-
-def _state_fault(before: Value, value: Value) -> str | None:
-    if isinstance(value, Close) and isinstance(before, Open):
-        leaders = {p.leader for p in before.participants}
-        if not leaders.issuperset(value.holders):
-            return f"holders {value.holders} are not all participants"
-        voted = [name for camp in value.camps for name in camp]
-        if len(set(voted)) < len(voted) or not {p.cluster for p in before.participants}.issuperset(voted):
-            return f"camps {value.camps} are not participants, each once"
-        expected = advanced(before, value.digest, value.holders) if value.committed else before.state
-        return None if value.state == expected else f"state {value.state} where {expected} follows"
-    if isinstance(value, Restore):
-        return _restore_fault(before, value)
-    adopted = isinstance(value, Voters) and before.state.version == 0 and value.state.version == 1
-    return None if adopted or value.state == before.state else f"state {value.state} after {before.state}"
-
-
-def _restore_fault(before: Value, value: Restore) -> str | None:
-    lost = before.state.version
-    if not value.source < lost:
-        return f"version {value.source} cannot stand in for version {lost}"
-    expected = restored(before.state, value.source, value.state.digest, value.state.providers)
-    if value.state != expected or not value.state.providers:
-        return f"state {value.state} where version {lost + 1} with providers is to be restored"
-    return None

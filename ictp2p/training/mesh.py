@@ -29,11 +29,12 @@ from ictp2p.fsm import RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.runtime.life import Life
 from ictp2p.runtime.reduction import Outcome
+from ictp2p.sync.credits import contributed
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.rosters.roster import Breach, Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.state.lent import Lent
-from ictp2p.sync.values import Spec, StateRef, contributed
+from ictp2p.sync.values import Spec, StateRef
 from ictp2p.training import succession
 from ictp2p.training.conversation import IDLE, Conversation
 from ictp2p.training.heard import Heard
@@ -288,7 +289,7 @@ class TrainingMesh:
             self.event("warning", text=f"waits to be given version {version} of the state, which nobody does: {reason}")
 
     def contributed(self, state: StateRef, base: int) -> int:
-        """Which versions after `base` hold a contribution of this cluster; see `sync.values.contributed`."""
+        """Which versions after `base` hold a contribution of this cluster; see `sync.credits.contributed`."""
         return contributed(state, self._peer.config.cluster_id, base)
 
     # ------------------------------------------------------------ rounds

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.messages import Ballot
-from ictp2p.sync.values import Close, Open, Restore, Value, follows, quorum
+from ictp2p.sync.validity import follows
+from ictp2p.sync.values import Close, Open, Restore, Value, quorum
 from ictp2p.types import PeerId
 from sim.invariants.finding import Complain
 

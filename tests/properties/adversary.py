@@ -17,6 +17,7 @@ import msgspec
 
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement.chain import Agreement, Decided
+from ictp2p.sync.credits import contributed
 from ictp2p.sync.messages import SyncMessage
 from ictp2p.sync.rounds.machine import ClusterView, Contribution, PlanAnswer, Rounds
 from ictp2p.sync.rounds.notices import (
@@ -30,17 +31,8 @@ from ictp2p.sync.rounds.notices import (
     StateStale,
 )
 from ictp2p.sync.rounds.restore import Stock
-from ictp2p.sync.values import (
-    Close,
-    Open,
-    Restore,
-    Spec,
-    StateRef,
-    Value,
-    contributed,
-    follows,
-    genesis,
-)
+from ictp2p.sync.validity import follows
+from ictp2p.sync.values import Close, Open, Restore, Spec, StateRef, Value, genesis
 from ictp2p.types import ClusterId, PeerId
 from tests.properties.voters import PROFILE, peer
 

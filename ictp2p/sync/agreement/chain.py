@@ -27,7 +27,8 @@ from ictp2p.sync.agreement.proposer import Proposer, may_bid, misanswer, owned
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained, QuorumWatch
 from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Chosen, Decision, Greet, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import Value, fault, follows, quorum, unreadable
+from ictp2p.sync.validity import fault, follows, unreadable
+from ictp2p.sync.values import Value, quorum
 from ictp2p.types import PeerId
 
 

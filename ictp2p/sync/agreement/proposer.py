@@ -21,7 +21,8 @@ from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.agreement.learner import Learner, concerned
 from ictp2p.sync.messages import HIGHEST, NO_BALLOT, Accept, Accepted, Ballot, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import Value, follows, quorum
+from ictp2p.sync.validity import follows
+from ictp2p.sync.values import Value, quorum
 from ictp2p.types import PeerId
 
 _OWNED = 1

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ictp2p.machine import earliest
+from ictp2p.sync.credits import advanced
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.ballot_box import BallotBox, Ruling
@@ -31,7 +32,7 @@ from ictp2p.sync.rounds.replanning import Replanning
 from ictp2p.sync.rounds.restore import Survey, restoring
 from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.rounds.waiting import Waiting
-from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, upcoming
+from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 

@@ -17,7 +17,8 @@ from ictp2p.sync.messages import Ready
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.room import fitting
 from ictp2p.sync.rounds.wording import told_apart
-from ictp2p.sync.values import Open, Participant, Spec, Value, fault, upcoming
+from ictp2p.sync.validity import fault
+from ictp2p.sync.values import Open, Participant, Spec, Value, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 Standing = Mapping[ClusterId, tuple[PeerId, Ready]]

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ictp2p.machine import Notice
+from ictp2p.sync.credits import same
 from ictp2p.sync.messages import Failed, Offer, Ready, Rejected, Vote
 from ictp2p.sync.rounds.notices import (
     OddOneOut,
@@ -32,19 +33,7 @@ from ictp2p.sync.rounds.notices import (
 )
 from ictp2p.sync.rounds.opening import Validate
 from ictp2p.sync.rounds.sight import ClusterView
-from ictp2p.sync.values import (
-    Camps,
-    Close,
-    Open,
-    Participant,
-    Restore,
-    Spec,
-    StateRef,
-    Value,
-    outvoted,
-    same,
-    upcoming,
-)
+from ictp2p.sync.values import Camps, Close, Open, Participant, Restore, Spec, StateRef, Value, outvoted, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 _MOST_ODD = 3

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ictp2p.sync.credits import same
 from ictp2p.sync.messages import Ready
 from ictp2p.sync.rounds.failures import Failures
 from ictp2p.sync.rounds.opening import Standing
 from ictp2p.sync.rounds.sight import Sight
-from ictp2p.sync.values import Spec, Value, same, upcoming
+from ictp2p.sync.values import Spec, Value, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 

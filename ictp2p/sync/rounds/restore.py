@@ -18,8 +18,8 @@ they bring no checkpoint either, for they have been started again. Where all hav
 Where nobody holds any version (the whole mesh was restarted), workers bring checkpoints. One of a version that this
 very mesh has agreed on, which its lineage tells, is held as that version like any other: so the mesh goes back to the
 newest one that somebody has, as it does among those who live, however many bring an older one. That forks nothing. The
-chain stays one, each version keeps its digest, and the credits in it (`values.restored`) say whose part is inside as of
-the version that is gone back to. A state of which nobody can tell where in this chain it belongs (another mesh's, or
+chain stays one, each version keeps its digest, and `credits.restored` says in it whose part is inside as of the version
+that is gone back to. A state of which nobody can tell where in this chain it belongs (another mesh's, or
 `resume=True`) is taken like a version 0: if there is nothing else, and of several the one that most bring. Fresh
 weights are never offered unasked: a mesh that began anew by itself would look healthy.
 """
@@ -32,11 +32,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ictp2p.machine import earliest
+from ictp2p.sync.credits import restored
 from ictp2p.sync.messages import Holding
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.notices import StateMissing
 from ictp2p.sync.rounds.sight import Sight
-from ictp2p.sync.values import Restore, StateRef, Value, quorum, restored, upcoming
+from ictp2p.sync.values import Restore, StateRef, Value, quorum, upcoming
 from ictp2p.types import PeerId
 
 Held = tuple[int, bytes]

@@ -22,7 +22,7 @@ from ictp2p.sync.messages import (
     Refused,
     SyncMessage,
 )
-from ictp2p.sync.values import follows
+from ictp2p.sync.validity import follows
 from ictp2p.types import PeerId
 from tests.sync.agreement.agreeing import A, B, C, D, E, Net, change, net
 

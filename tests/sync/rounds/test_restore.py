@@ -16,7 +16,8 @@ from ictp2p.sync.rounds.notices import StateAdvanced, StateMissing, StateRestore
 from ictp2p.sync.rounds.participant import Contribution, Part
 from ictp2p.sync.rounds.restore import NOTHING, Finding, Held, Survey, restoring
 from ictp2p.sync.rounds.sight import ClusterView, Sight
-from ictp2p.sync.values import Restore, Spec, StateRef, Voters, follows
+from ictp2p.sync.validity import follows
+from ictp2p.sync.values import Restore, Spec, StateRef, Voters
 from ictp2p.types import ClusterId, PeerId
 
 PROFILE = replace(RoundProfile.local(), restore_after=10.0, anti_entropy=1.0)

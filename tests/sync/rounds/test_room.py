@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import MAX_HOPS, Channel, Packet, encode_packet
 from ictp2p.machine import Message
+from ictp2p.sync.credits import advanced
 from ictp2p.sync.messages import HIGHEST, Accept, Ballot, Decision, Promise, Ready
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.opening import Opener, PlanAnswer, PlanQuestion, Standing
 from ictp2p.sync.rounds.room import fitting
+from ictp2p.sync.validity import fault
 from ictp2p.sync.values import (
     MAX_NOTE,
     MAX_PARTICIPANTS,
@@ -29,9 +31,7 @@ from ictp2p.sync.values import (
     StateRef,
     Value,
     Voters,
-    advanced,
     encoded_size,
-    fault,
 )
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import FrameKind, frame
