@@ -79,7 +79,7 @@ class Endpoint(asyncio.Transport):
     # ------------------------------------------------------------ asyncio.Transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As asyncio's; and what a kernel would say of the connection (`ictp2p.bulk.tuning`)."""
+        """As asyncio's; and what a kernel would say of the connection (`ictp2p.bulk.kernel`)."""
         if name == "round_trip":
             return self._net.round_trip(self.local, self.remote)
         if name == "congestion":

@@ -9,7 +9,7 @@ import asyncio
 import struct
 from typing import NamedTuple
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel, tuning
 
 _TIMES = struct.Struct("=Q8xQ")  # microseconds at work, and of these in which our send buffer was the bound
 _TIMES_AT = 168  # in struct tcp_info, include/uapi/linux/tcp.h
@@ -47,18 +47,18 @@ class Account(NamedTuple):
 
 def account(transport: asyncio.Transport) -> Account | None:
     """Give what the kernel has counted of a connection over a long way, if it counts."""
-    endpoint = tuning.tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is None:
         said: tuple[float, ...] | None = transport.get_extra_info("account")
         return None if said is None else Account(*said)
-    info = tuning.tcp_info(endpoint)
+    info = kernel.tcp_info(endpoint)
     if len(info) < _TIMES_AT + _TIMES.size:
         return None
-    smoothed, least = tuning.round_trips(info)
+    smoothed, least = kernel.round_trips(info)
     if least <= tuning.NEARBY * 1e6:
         return None
     busy, held = _TIMES.unpack_from(info, _TIMES_AT)
     lost, packets = _PACKETS.unpack_from(info, _PACKETS_AT)
-    if tuning.control(transport).startswith(b"bbr"):
+    if kernel.control(transport).startswith(b"bbr"):
         lost = 0
     return Account(busy / 1e6, held / 1e6, smoothed / least, smoothed / 1e6, packets, lost)

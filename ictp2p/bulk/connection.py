@@ -18,7 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from ictp2p.bulk import resting, shared, tuning
+from ictp2p.bulk import kernel, resting, shared, tuning
 from ictp2p.bulk.account import Account, account
 from ictp2p.bulk.backlog import Backlog
 from ictp2p.bulk.ciphers import Cipher
@@ -33,6 +33,7 @@ from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.sharing import Sharing
 from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
+from ictp2p.bulk.wakeups import Wakeups
 from ictp2p.collectives.running.windows import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
 from ictp2p.types import shown_address
@@ -179,12 +180,12 @@ class BulkConnection(Inbound):
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
-        seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
+        seconds = None if self.relayed or self.closed else kernel.round_trip(self.transport)
         return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
 
     def early(self) -> float:
         """Give the seconds that the other end's word may take, a round trip; 0 over a short way: it is soon here."""
-        seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
+        seconds = None if self.relayed or self.closed else kernel.round_trip(self.transport)
         return LONG_WAY if seconds is None else seconds if seconds > tuning.NEARBY else 0.0
 
     @property
@@ -294,7 +295,7 @@ class BulkConnection(Inbound):
         self.peer, self._check = peer, keys.check
         self._outbound.secure(keys.sending, cipher, bodies=seal_bodies)
         self._inbound = Seal(keys.receiving, cipher)
-        proof = keys.proof.ljust(tuning.segment(self.transport), b"\0")
+        proof = keys.proof.ljust(kernel.segment(self.transport), b"\0")
         self._outbound.write(Frame(Kind.CONFIRM, NO_TAG, 0, 0, (proof,)), sealed=True)
         self._seal_bodies = seal_bodies
 
@@ -341,7 +342,7 @@ class BulkConnection(Inbound):
         """Begin on `transport`."""
         self.transport = cast("asyncio.Transport", transport)
         self.host = shown_address(transport.get_extra_info("peername")).host
-        self._wakeups = tuning.Wakeups(self.transport)
+        self._wakeups = Wakeups(self.transport)
         self._outbound = Outbound(self.transport, self._high_water)
         self.backlog = Backlog(self.transport, self._outbound, self._high_water)
         self._renewal = Renewal(self.transport, self._clock())

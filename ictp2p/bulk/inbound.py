@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.frames import (
     HEADER_BYTES,
     HELLO_BYTES,
@@ -32,6 +32,7 @@ from ictp2p.bulk.frames import (
 from ictp2p.bulk.seal import Seal, scatter
 from ictp2p.bulk.shared import Reader
 from ictp2p.bulk.users import User
+from ictp2p.bulk.wakeups import Wakeups
 from ictp2p.errors import IctError, RemoteProtocolError
 
 CHUNKS = frozenset({Kind.PARTIAL, Kind.RESULT})
@@ -51,7 +52,7 @@ class Inbound(asyncio.BufferedProtocol):
         self._seal_bodies = True
         self._confirmed = False
         self._greeted = False
-        self._wakeups: tuning.Wakeups
+        self._wakeups: Wakeups
         self.ring: Reader | None = None
         """Where the other end puts bodies, if it is on this host and we have opened that."""
         self._ahead = memoryview(bytearray(AHEAD))
@@ -163,7 +164,7 @@ class Inbound(asyncio.BufferedProtocol):
 
     def _begin(self, header: Header, packed: memoryview, at: int) -> int:
         """Act on a frame whose body begins at `at` of what was read ahead; give where what it leaves there begins."""
-        proves = header.kind is Kind.CONFIRM and header.length <= tuning.JUMBO
+        proves = header.kind is Kind.CONFIRM and header.length <= kernel.JUMBO
         if not (self._confirmed or proves):  # anybody may have sent it
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes before the keys were confirmed")
         size = 0 if header.shared else header.length

@@ -23,12 +23,13 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.renewal import Renewal
 from ictp2p.bulk.users import User
+from ictp2p.bulk.wakeups import Wakeups
 from ictp2p.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Liveness:
         self,
         connection: BulkConnection,
         outbound: Outbound,
-        wakeups: tuning.Wakeups,
+        wakeups: Wakeups,
         renewal: Renewal,
         users: Collection[User],
         stall: float,
@@ -133,11 +134,11 @@ class Liveness:
 
     def _waits_for_relay(self, connection: BulkConnection) -> bool:
         """Say whether a relay has no room for what we send, and passes on what the other end says."""
-        return connection.relayed and connection.received != self._received and tuning.is_full(connection.transport)
+        return connection.relayed and connection.received != self._received and kernel.is_full(connection.transport)
 
     def _taken(self, connection: BulkConnection) -> tuple[bool, int]:
         """Say whether the other end has something to take, and give a count of bytes that grows as it does."""
         ring = self._outbound.ring
         if ring is not None and ring.crowded():  # its kernel takes the headers, whatever becomes of the bodies
             return True, ring.freed
-        return self._outbound.pending > 0, connection.flushed - tuning.unacknowledged(connection.transport)
+        return self._outbound.pending > 0, connection.flushed - kernel.unacknowledged(connection.transport)

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Purpose
 from ictp2p.bulk.handshake import Handshake
@@ -139,7 +139,7 @@ class Reaching:
         """Dial `peer`, and once more if its large packets, or ours, seem to be lost; raises a `NetworkError`."""
         transport = await self._dial(peer, self._profile.handshake)
         host = shown_address(transport.get_extra_info("peername")).host
-        soon = min(_SOON + _TRIPS * tuning.least_trip(transport), self._profile.handshake / 2)
+        soon = min(_SOON + _TRIPS * kernel.least_trip(transport), self._profile.handshake / 2)
         try:
             return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer), soon)
         except TimeoutError:

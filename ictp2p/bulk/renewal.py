@@ -30,7 +30,7 @@ import socket
 import struct
 import sys
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel, tuning
 
 EXPIRY = 10.0
 """Seconds after which bbr measures again: `bbr_min_rtt_win_sec`."""
@@ -102,14 +102,14 @@ class Renewal:
         if now < self._next:
             return
         self._next = now + _AGAIN
-        endpoint = tuning.tcp_socket(self._transport)
+        endpoint = kernel.tcp_socket(self._transport)
         if endpoint is not None and not self._transport.is_closing():
             with contextlib.suppress(OSError, struct.error):  # it has just gone; another bbr than we know
                 self._look(endpoint, now)
 
     def _look(self, endpoint: socket.socket, now: float) -> None:
         control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-        repair, round_trip, window, least = _INFO.unpack_from(tuning.tcp_info(endpoint))
+        repair, round_trip, window, least = _INFO.unpack_from(kernel.tcp_info(endpoint))
         if control != _BBR or window <= _PAUSED:  # it may be given to bbr later; it pauses, and renews it so
             self._hold(None)
             self._renew_at(now)
@@ -156,7 +156,7 @@ class Renewal:
 
 
 def _possible(transport: asyncio.Transport) -> bool:
-    return sys.platform.startswith("linux") and tuning.tcp_socket(transport) is not None and _allowed()
+    return sys.platform.startswith("linux") and kernel.tcp_socket(transport) is not None and _allowed()
 
 
 @functools.cache

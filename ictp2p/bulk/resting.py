@@ -26,7 +26,7 @@ import contextlib
 import socket
 import struct
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 
 REST = 0.2
 """Seconds, Linux's least retransmission timeout: after less silence no connection has rested."""
@@ -43,11 +43,11 @@ def wake(transport: asyncio.Transport) -> int:
     Returns:
         The bytes that this should have at least; 0 if it may be as short as it is.
     """
-    endpoint = tuning.tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is None:
         return 0
     with contextlib.suppress(OSError, struct.error):  # the connection has just gone
-        timeout, segment, silence = _INFO.unpack_from(tuning.tcp_info(endpoint))
+        timeout, segment, silence = _INFO.unpack_from(kernel.tcp_info(endpoint))
         if silence * 1000 <= timeout:
             return 0
         control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")

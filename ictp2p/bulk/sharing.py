@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.frames import NO_TAG, Header, Kind
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.shared import Rings, Writer, opened
@@ -84,4 +84,4 @@ class Sharing:
         connection = self._connection
         if connection is None or self._rings is None or connection.relayed:
             return False
-        return tuning.same_host(connection.transport)
+        return kernel.same_host(connection.transport)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from ictp2p.bulk import resting, tuning
+from ictp2p.bulk import kernel, resting, tuning
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.renewal import Renewal
 from ictp2p.types import shown_address
@@ -114,9 +114,9 @@ class Splice(asyncio.BufferedProtocol):
 
     def _look(self) -> None:
         """End if nothing was taken since the last looks."""
-        left = self.transport.get_write_buffer_size() + tuning.unacknowledged(self.transport)
+        left = self.transport.get_write_buffer_size() + kernel.unacknowledged(self.transport)
         talks, self._looked = self._passed_on > self._looked, self._clock()
-        due = not (talks and tuning.is_full(self.transport))  # else it is a relay, of whose reader we hear
+        due = not (talks and kernel.is_full(self.transport))  # else it is a relay, of whose reader we hear
         if self._watch.check(0, self._written - left, expecting=False, pending=due):
             self._shrink(self._host)
             self._gave_up = True

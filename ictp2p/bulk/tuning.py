@@ -1,4 +1,4 @@
-"""What a bulk connection asks of the kernel, chosen from what it measures: congestion control, and when to wake us.
+"""What a bulk connection asks of the kernel, chosen from what that tells (`kernel`): how to send, and how fast.
 
 *Congestion control.* Where a round trip is short, cubic: bbr paces every packet by a timer, which costs a third of
 the CPU on loopback and buys nothing in a rack. Where it is long, bbr: on 100 ms with 0.1 % loss one cubic stream kept
@@ -24,13 +24,7 @@ has been seen to be fast gets a reserve for our pauses (`refill`), and a slow li
 together, each probing for more, and eight participants on access lines took 1.3 times the bound where each connection
 was left to itself, 1.2 times where each was held near its planned rate.
 
-*Wake-ups.* SO_RCVLOWAT lets a chunk gather in the kernel before it wakes us, so that a megabyte costs a few reads and
-not one for each of its segments; the kernel wakes us earlier by itself when its buffer runs full. A trickle must not be
-mistaken for silence: the connection asks for every byte again as soon as it has seen no progress (`Wakeups.relax`).
-
-Without a socket (a simulated network, a transport in memory) all of this does nothing. But a transport may say by
-itself what its way is like (`get_extra_info`: "round_trip" in seconds, "congestion" the control's name, as bytes,
-"delivered" the bytes/s seen of late, "full" whether the other end has no room).
+Without a socket (a simulated network, a transport in memory) all of this does nothing.
 """
 
 from __future__ import annotations
@@ -45,10 +39,7 @@ import struct
 import sys
 from pathlib import Path
 
-if sys.platform == "linux":
-    import fcntl
-    import termios
-
+from ictp2p.bulk import kernel
 from ictp2p.concurrency import logs
 
 _log = logging.getLogger(__name__)
@@ -56,11 +47,6 @@ _log = logging.getLogger(__name__)
 NEARBY = 0.005
 """Seconds of round trip up to which two hosts count as near: the light's way to another city and back."""
 _NEAR_CONTROL, _FAR_CONTROL = b"cubic", b"bbr"
-GATHER = 1024 * 1024
-"""Bytes of a body that should be there before we are woken: a whole chunk. Woken by 512 and by 256 KiB a ring of two,
-three or four on one machine took 4 to 7 and 7 to 30 % more CPU."""
-FAR_GATHER = 16 * 1024
-"""The same where a round trip is long: a quarter of the window that a connection begins with."""
 FAR_WINDOW = 16 * 1024 * 1024
 """Bytes that may be on their way where a round trip is long: a Gbit/s over 130 ms. A limit, nothing is allocated, and
 the host may allow less (`net.core.wmem_max`), but to who may administrate its network."""
@@ -86,24 +72,6 @@ _SO_SNDBUFFORCE = 32
 """include/uapi/asm-generic/socket.h: beyond the host's limit, for who has CAP_NET_ADMIN; Python has no name for it."""
 _SO_BUF_LOCK = 72
 """include/uapi/asm-generic/socket.h, Linux 5.15 on; Python has no name for it."""
-JUMBO = 9000
-"""Bytes of the largest packets that hosts agree on in practice."""
-_SEGMENT = struct.Struct("=16xI")  # in struct tcp_info: bytes of ours in one packet
-_USUAL = 1448
-"""The same of an Ethernet packet."""
-_ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
-_ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
-_BACKLOG = struct.Struct("=24xI116xI80xI")  # packets on their way; bytes not sent; the window, since Linux 5.4
-_DELIVERY = struct.Struct("=Q")  # bytes/s, the newest that the application did not limit, or a greater one
-_DELIVERY_AT = 160
-
-
-def tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
-    """Give the socket of a connection, if it is TCP."""
-    endpoint: socket.socket | None = transport.get_extra_info("socket")
-    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
-        return None
-    return endpoint
 
 
 def reset(transport: asyncio.Transport) -> None:
@@ -111,86 +79,16 @@ def reset(transport: asyncio.Transport) -> None:
 
     A socket that is merely closed, as `abort` does, ends like one whose owner has said all that it had to.
     """
-    endpoint = tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is not None:
         with contextlib.suppress(OSError):  # it is closed already
             endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
-def tcp_info(endpoint: socket.socket | None) -> bytes:
-    """Give what the kernel says of a connection, or as much of it as this one knows to say.
-
-    Nothing of one that has just gone, of none, and on another system than Linux, which lays it out otherwise.
-    """
-    if endpoint is not None and sys.platform.startswith("linux"):
-        with contextlib.suppress(OSError):
-            return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    return b""
-
-
-def round_trips(info: bytes) -> tuple[int, int]:
-    """Read the smoothed and the least round trip off `tcp_info`, in microseconds.
-
-    Raises:
-        struct.error: it does not say.
-    """
-    return _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
-
-
-def round_trip(transport: asyncio.Transport) -> float | None:
-    """Give the least round trip in seconds that the kernel has seen on a TCP connection, if it says."""
-    with contextlib.suppress(struct.error):
-        return _least_round_trip(tcp_info(tcp_socket(transport)))
-    return None
-
-
-def unacknowledged(transport: asyncio.Transport) -> int:
-    """Count the bytes that our kernel has taken and the other end's has not acknowledged; 0 where ours does not say."""
-    endpoint = tcp_socket(transport)
-    if endpoint is not None and sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError):  # closed
-            return int.from_bytes(fcntl.ioctl(endpoint.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-    return 0
-
-
-def is_full(transport: asyncio.Transport) -> bool:
-    """Say whether the other end's kernel has no room for what ours still has, rather than that something was lost."""
-    endpoint = tcp_socket(transport)
-    if endpoint is None:
-        return bool(transport.get_extra_info("full"))
-    with contextlib.suppress(struct.error):  # it does not say, as an older kernel
-        on_its_way, waiting, window = _BACKLOG.unpack_from(tcp_info(endpoint))
-        return bool(waiting) and not (on_its_way and window)
-    return False
-
-
-def segment(transport: asyncio.Transport) -> int:
-    """Give the bytes that the kernel puts into one packet; of a transport without a socket, what is usual."""
-    with contextlib.suppress(struct.error):
-        return min(int(_SEGMENT.unpack_from(tcp_info(tcp_socket(transport)))[0]), JUMBO)
-    return _USUAL
-
-
-def _least_round_trip(info: bytes) -> float:
-    smoothed, least = round_trips(info)
-    return float(min(smoothed, least or smoothed)) / 1e6
-
-
-def same_host(transport: asyncio.Transport) -> bool:
-    """Say whether both ends of a connection seem to be on one host: they have one address."""
-    endpoint = tcp_socket(transport)
-    if endpoint is None:
-        return False
-    try:
-        return bool(endpoint.getsockname()[0] == endpoint.getpeername()[0])
-    except OSError:  # it has just ended
-        return False
-
-
 def suit(transport: asyncio.Transport) -> None:
     """Choose the congestion control of a connection for the round trip that its handshake took."""
-    endpoint, seconds = tcp_socket(transport), round_trip(transport)
+    endpoint, seconds = kernel.tcp_socket(transport), kernel.round_trip(transport)
     if endpoint is None or seconds is None:
         return
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # the kernel would end whom a relay before a slow line lets wait
@@ -213,38 +111,22 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
     for a full line. With `FAR_WINDOW` bytes of buffer bbr needs no help, however little a short probe has shown: at a
     Gbit/s over 100 ms one connection moved 400 MB at 0.95 of the plan's bound, and four, each with its own, at 0.81.
     """
-    seconds = least_trip(transport)
+    seconds = kernel.least_trip(transport)
     if seconds <= NEARBY:
         return False
-    if not control(transport).startswith(b"bbr"):
+    if not kernel.control(transport).startswith(b"bbr"):
         return True
     return rate * seconds >= FAT and not _is_wide(transport)
 
 
 def is_far(transport: asyncio.Transport) -> bool:
     """Say whether a round trip is long."""
-    return least_trip(transport) > NEARBY
-
-
-def least_trip(transport: asyncio.Transport) -> float:
-    """As `round_trip`, of a transport without a socket too; 0 if nobody says."""
-    return float(round_trip(transport) or transport.get_extra_info("round_trip") or 0.0)
-
-
-def control(transport: asyncio.Transport) -> bytes:
-    """Name the congestion control of a connection; nothing if nobody says."""
-    endpoint = tcp_socket(transport)
-    if endpoint is None:
-        return bytes(transport.get_extra_info("congestion", b""))
-    if hasattr(socket, "TCP_CONGESTION"):
-        with contextlib.suppress(OSError):  # the connection has just gone
-            return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-    return b""
+    return kernel.least_trip(transport) > NEARBY
 
 
 def _is_wide(transport: asyncio.Transport) -> bool:
     """Say whether our send buffer holds what we asked for on a long way."""
-    endpoint = tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is None:
         return False
     with contextlib.suppress(OSError):  # the connection has just gone
@@ -258,7 +140,7 @@ def exceeds_buffers(transport: asyncio.Transport, rate: float) -> bool:
     Then no buffer bounds it: who sends so has larger ones. The kernel doubles what is asked for, for its own needs. It
     is our host's limit that is looked at, for want of the sender's.
     """
-    return rate * (round_trip(transport) or 0.0) > 2 * _tuned_up_to()
+    return rate * (kernel.round_trip(transport) or 0.0) > 2 * _tuned_up_to()
 
 
 def refill(transport: asyncio.Transport, *, one_of_several: bool = False) -> int | None:
@@ -273,9 +155,9 @@ def refill(transport: asyncio.Transport, *, one_of_several: bool = False) -> int
     rate = _delivered(transport)
     if rate is None:
         return None
-    yields = one_of_several and not control(transport).startswith(b"bbr")
+    yields = one_of_several and not kernel.control(transport).startswith(b"bbr")
     kept = min(unsent(rate), max(LITTLE, int(SOON * rate))) if yields else unsent(rate)
-    endpoint = tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     with contextlib.suppress(OSError):  # the connection has just gone
         if endpoint is not None:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, kept)
@@ -284,13 +166,12 @@ def refill(transport: asyncio.Transport, *, one_of_several: bool = False) -> int
 
 def _delivered(transport: asyncio.Transport) -> float | None:
     """Give the bytes/s that were seen of late over a long way; None over a short one, or if nobody says."""
-    endpoint = tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is None:
         return transport.get_extra_info("delivered") if is_far(transport) else None
-    info = tcp_info(endpoint)
-    if len(info) >= _DELIVERY_AT + _DELIVERY.size and _least_round_trip(info) > NEARBY:
-        return float(_DELIVERY.unpack_from(info, _DELIVERY_AT)[0])
-    return None
+    info = kernel.tcp_info(endpoint)
+    rate = kernel.delivery_rate(info)
+    return None if rate is None or kernel.least_trip_of(info) <= NEARBY else rate
 
 
 def unsent(rate: float) -> int:
@@ -300,7 +181,7 @@ def unsent(rate: float) -> int:
 
 def pace(transport: asyncio.Transport, rate: float | None) -> bool:
     """Have the kernel send at most `rate` bytes/s, headers included; None: as fast as it goes. Say whether it does."""
-    endpoint = tcp_socket(transport)
+    endpoint = kernel.tcp_socket(transport)
     if endpoint is None or not sys.platform.startswith("linux"):
         return False
     limit = _UNPACED if rate is None else max(1, int(rate))
@@ -309,50 +190,6 @@ def pace(transport: asyncio.Transport, rate: float | None) -> bool:
     except OSError:
         return False
     return True
-
-
-class _Borrowed(socket.socket):
-    """A socket by the number of one that belongs to somebody else, who closes it."""
-
-    def __del__(self) -> None:
-        self.detach()
-
-
-class Wakeups:
-    """How many bytes must have come before a connection is woken.
-
-    That is said twice for each chunk, and uvloop's sockets are made anew, and looked at by the kernel, for each option
-    that is set. So we set it by a socket of our own, until the connection ends and its number may become another's.
-
-    Args:
-        transport: of the connection.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._endpoint: socket.socket | None = None
-        if (endpoint := tcp_socket(transport)) is not None:
-            with contextlib.suppress(OSError, ValueError):  # it has just ended
-                self._endpoint = _Borrowed(fileno=endpoint.fileno())
-        self._low = 1
-        self._most = GATHER if (round_trip(transport) or 0.0) <= NEARBY else FAR_GATHER
-
-    def expect(self, missing: int) -> None:
-        """Say that so many bytes of a body are still missing; 1 for any."""
-        low = min(missing, self._most)
-        if low != self._low and self._endpoint is not None:
-            self._low = low
-            try:
-                self._endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
-            except OSError:  # no such option here, or the socket is being closed: woken by every byte
-                self._endpoint = None
-
-    def relax(self) -> None:
-        """Be woken by every byte, until something is expected again."""
-        self.expect(1)
-
-    def end(self) -> None:
-        """The connection is no longer ours: whatever is expected from now on asks nothing of the kernel."""
-        self._endpoint = None
 
 
 def _widen(endpoint: socket.socket) -> None:

@@ -9,8 +9,9 @@ import asyncio
 import functools
 import hashlib
 import random
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -49,6 +50,35 @@ def run_turns(story: Coroutine[Any, Any, None]) -> None:
     """Run one example of a property on such a loop."""
     with asyncio.Runner(loop_factory=TurnLoop) as runner:
         runner.run(story)
+
+
+class Ended(asyncio.Transport):
+    """Has a socket, and sends nothing."""
+
+    def __init__(self, endpoint: socket.socket) -> None:
+        super().__init__({"socket": endpoint})
+        self.write_limits: tuple[int | None, int | None] | None = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.write_limits = high, low
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: Any) -> None:
+        """Drop it."""
+
+    def abort(self) -> None:
+        """Leave the socket to the test."""
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            yield near, far
 
 
 class MemoryTransport(asyncio.Transport):

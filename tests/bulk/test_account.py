@@ -8,12 +8,9 @@ import sys
 
 import pytest
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel, tuning
 from ictp2p.bulk.account import Account, account
-from tests.bulk.conftest import MemoryTransport
-from tests.bulk.test_tuning import Ended, pair
-
-__all__ = ["pair"]
+from tests.bulk.conftest import Ended, MemoryTransport
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
 
@@ -65,7 +62,7 @@ def test_the_kernel_counts_what_was_lost_where_that_closes_a_window(
     near, far = pair
     far.settimeout(10.0)
     monkeypatch.setattr(tuning, "NEARBY", 0.0)
-    monkeypatch.setattr(tuning, "control", lambda transport: control)
+    monkeypatch.setattr(kernel, "control", lambda transport: control)
     near.sendall(b"passes")
     assert far.recv(6) == b"passes"
     before = account(Ended(near))

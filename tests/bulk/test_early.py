@@ -12,7 +12,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.bulk import BulkProfile, early, tuning
+from ictp2p.bulk import BulkProfile, early, kernel
 from ictp2p.bulk import desk as desk_module
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
@@ -250,7 +250,7 @@ async def test_over_a_long_way_large_chunks_come_early_too(
 ) -> None:
     """Of the two shares' chunks of 80 kB one may be sent by each end before it has heard of the other."""
     monkeypatch.setattr(early, "KEPT_BYTES", room)
-    monkeypatch.setattr(tuning, "round_trip", lambda _: 0.1 if long else 0.0001)
+    monkeypatch.setattr(kernel, "round_trip", lambda _: 0.1 if long else 0.0001)
     world = mesh(2)
     outputs, start = reductions(world, 20_000)
     first = start[0]()

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.frames import MAX_BODY, NO_TAG, SEAL_BYTES, Header, Hello, Kind
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.users import Frame, User
+from ictp2p.bulk.wakeups import Wakeups
 from ictp2p.errors import IctError, RemoteProtocolError, VersionMismatch
 from ictp2p.wire import WIRE_VERSION
 from tests.bulk.conftest import MemoryTransport
@@ -54,7 +55,7 @@ class Reader(Inbound):
     def __init__(self, users: dict[bytes, Taker]) -> None:
         super().__init__()
         self.users = users
-        self._wakeups = tuning.Wakeups(MemoryTransport())
+        self._wakeups = Wakeups(MemoryTransport())
         self._greeted = self._confirmed = True
         self._seal_bodies = False
 
@@ -107,9 +108,9 @@ def test_whoever_has_not_shown_its_key_makes_nobody_take_memory(kind: Kind, leng
     reader = Reader({})
     reader._confirmed = False
     header = Header(kind, NO_TAG, 0, 0, length).pack()
-    if kind is Kind.CONFIRM and length <= tuning.JUMBO:
+    if kind is Kind.CONFIRM and length <= kernel.JUMBO:
         reader.feed(header)
-        assert len(reader._buffer) <= tuning.JUMBO + SEAL_BYTES
+        assert len(reader._buffer) <= kernel.JUMBO + SEAL_BYTES
         return
     with pytest.raises(RemoteProtocolError, match="before the keys were confirmed"):
         reader.feed(header)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.pacing import Watch
 from tests.bulk.conftest import PROFILE
@@ -28,12 +28,12 @@ async def test_a_line_that_is_slow_to_make_room_in_our_kernel_is_not_taken_for_a
     mesh: Meshes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection, talker = await connected(mesh(2)), Talker(1, [])
-    kernel = iter(range(40, 0, -1))
-    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel, 0))
+    taken = iter(range(40, 0, -1))
+    monkeypatch.setattr(kernel, "unacknowledged", lambda transport: next(taken, 0))
     connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
     talker.left = 1
     connection.join(talker)
-    while next(kernel, 0):
+    while next(taken, 0):
         await asyncio.sleep(PROFILE.stall)
         assert not connection.closed, "its reader acknowledges a byte at every look"
     await asyncio.sleep(2 * PROFILE.stall)
@@ -46,7 +46,7 @@ async def test_while_a_relay_has_no_room_its_other_end_is_given_up_only_if_it_do
 ) -> None:
     """Regression: before a slow line a relay reads, and its kernel has room, only once in several deadlines."""
     connection, talker = await connected(mesh(2)), Talker(1, [])
-    monkeypatch.setattr(tuning, "is_full", lambda transport: full)
+    monkeypatch.setattr(kernel, "is_full", lambda transport: full)
     connection.relayed = relayed
     connection.transport.frozen = True  # type: ignore[attr-defined]
     talker.left = 1

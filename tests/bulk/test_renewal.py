@@ -7,7 +7,7 @@ import itertools
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import connection as connections
-from ictp2p.bulk import renewal, resting, tuning
+from ictp2p.bulk import kernel, renewal, resting
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.renewal import EARLY, EXPIRY, Renewal
@@ -256,8 +256,8 @@ async def test_a_connection_that_waits_for_a_slow_line_renews_without_a_frame(
     connection.join(talker)
     await asyncio.sleep(2 * PROFILE.stall)
     assert not told, "nothing waits"
-    kernel = itertools.count(1 << 40, -1)
-    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel))
+    taken = itertools.count(1 << 40, -1)
+    monkeypatch.setattr(kernel, "unacknowledged", lambda transport: next(taken))
     connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
     talker.left = 1
     connection.kick(talker)
@@ -311,15 +311,6 @@ def test_a_relay_renews_the_way_onward_while_that_is_slow(monkeypatch: pytest.Mo
         assert (onward, "sent") in told
 
     run_turns(story())
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as near:
-        near.connect(server.getsockname())
-        far, _ = server.accept()
-        with far:
-            yield near, far
 
 
 def test_the_kernel_does_it(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import BulkProfile, shared, tuning
+from ictp2p.bulk import BulkProfile, kernel, shared
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import NO_TAG, Header, Kind
 from ictp2p.collectives.running.execute import Stats, all_reduce
@@ -28,7 +28,7 @@ Meshes = Callable[..., Any]
 @pytest.fixture
 def one_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connections in memory, which have no socket, be those of one host."""
-    monkeypatch.setattr(tuning, "same_host", lambda transport: True)
+    monkeypatch.setattr(kernel, "same_host", lambda transport: True)
 
 
 @pytest.mark.usefixtures("one_host")
@@ -88,7 +88,7 @@ def test_rounded_sums_have_the_same_bits_everywhere(seed: int, kind: str, size: 
         await world.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "same_host", lambda transport: True)
+        patch.setattr(kernel, "same_host", lambda transport: True)
         run_turns(run())
 
 

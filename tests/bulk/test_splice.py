@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.splice import splice
 from tests.bulk.conftest import TURN, MemoryTransport, run_turns
@@ -137,7 +137,7 @@ def test_another_relay_that_has_no_room_is_given_up_only_once_nobody_talks_behin
 
     async def story() -> None:
         relay = Spliced(20_000)
-        monkeypatch.setattr(tuning, "is_full", lambda transport: full and transport is relay.onward)
+        monkeypatch.setattr(kernel, "is_full", lambda transport: full and transport is relay.onward)
         relay.sender.set_protocol(Reader())
         relay.sender.write(bytes(SIZE))
         relay.onward.frozen = True
@@ -181,27 +181,27 @@ def test_what_the_kernel_keeps_counts_as_not_taken_until_the_other_end_acknowled
                 sent += one.send(bytes(64 * 1024))
             except BlockingIOError:
                 break
-        assert 0 < tuning.unacknowledged(OnSocket(one)) <= sent
+        assert 0 < kernel.unacknowledged(OnSocket(one)) <= sent
         while sent:
             sent -= len(two.recv(min(sent, 1 << 20)))
-        while tuning.unacknowledged(OnSocket(one)):
+        while kernel.unacknowledged(OnSocket(one)):
             """The last acknowledgement may be on its way."""
-    assert tuning.unacknowledged(OnSocket(one)) == 0, "closed"
-    assert tuning.unacknowledged(MemoryTransport()) == 0, "no socket"
+    assert kernel.unacknowledged(OnSocket(one)) == 0, "closed"
+    assert kernel.unacknowledged(MemoryTransport()) == 0, "no socket"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
 def test_a_reader_is_full_while_its_kernel_has_no_room_for_what_ours_has() -> None:
     with sockets() as (one, two):
-        assert not tuning.is_full(OnSocket(one)), "nothing waits"
+        assert not kernel.is_full(OnSocket(one)), "nothing waits"
         sent = 0
-        while not tuning.is_full(OnSocket(one)):
+        while not kernel.is_full(OnSocket(one)):
             try:
                 sent += one.send(bytes(64 * 1024))
             except BlockingIOError:
                 """The last acknowledgement may be on its way."""
         while sent:
             sent -= len(two.recv(min(sent, 1 << 20)))
-        assert not tuning.is_full(OnSocket(one))
-    assert not tuning.is_full(OnSocket(one)), "closed"
-    assert not tuning.is_full(MemoryTransport()), "no socket"
+        assert not kernel.is_full(OnSocket(one))
+    assert not kernel.is_full(OnSocket(one)), "closed"
+    assert not kernel.is_full(MemoryTransport()), "no socket"

@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import select
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import kernel, tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
 from ictp2p.collectives.running.windows import AHEAD_BYTES
 from ictp2p.concurrency import logs
-from ictp2p.errors import ConnectionLost
 from ictp2p.types import PeerId
-from tests.bulk.conftest import MemoryTransport
+from tests.bulk.conftest import Ended, MemoryTransport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
 
 
-class Ended(asyncio.Transport):
-    """Has a socket, and sends nothing."""
-
-    def __init__(self, endpoint: socket.socket) -> None:
-        super().__init__({"socket": endpoint})
-        self.write_limits: tuple[int | None, int | None] | None = None
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self.write_limits = high, low
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: Any) -> None:
-        """Drop it."""
-
-    def abort(self) -> None:
-        """Leave the socket to the test."""
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
-        far, _ = server.accept()
-        with far:
-            yield near, far
-
-
-def readable(endpoint: socket.socket) -> bool:
-    return bool(select.select([endpoint], [], [], 0)[0])
-
-
 def test_a_short_round_trip_is_measured_and_gets_cubic(pair: tuple[socket.socket, socket.socket]) -> None:
     transport = Ended(pair[0])
-    seconds = tuning.round_trip(transport)
+    seconds = kernel.round_trip(transport)
     assert seconds is not None
     assert 0 < seconds < tuning.NEARBY
     pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
@@ -73,7 +36,7 @@ def test_a_short_round_trip_is_measured_and_gets_cubic(pair: tuple[socket.socket
 def test_a_long_round_trip_gets_bbr_or_keeps_what_it_has(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
     pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
     tuning.suit(Ended(pair[0]))
     assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") in (b"bbr", b"reno")
@@ -101,62 +64,6 @@ def test_the_kernel_paces_a_connection_and_lets_it_go(pair: tuple[socket.socket,
     assert not tuning.pace(MemoryTransport(), 6e9)
 
 
-def test_a_body_gathers_until_it_is_whole_or_enough(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    wakeups = tuning.Wakeups(Ended(near))
-    wakeups.expect(1000)
-    far.sendall(bytes(999))
-    assert not readable(near)
-    far.sendall(bytes(1))
-    assert readable(near)
-    wakeups.expect(5000)
-    assert not readable(near)
-    wakeups.relax()
-    assert readable(near)
-    wakeups.expect(10**9)
-    assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.GATHER
-
-
-def test_a_number_is_borrowed_and_left_to_whoever_has_it_next(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    wakeups = tuning.Wakeups(Ended(near))
-    wakeups.expect(1000)
-    wakeups.end()
-    wakeups.expect(2000)
-    assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1000
-    tuning.Wakeups(Ended(near)).expect(10)
-    gc.collect()
-    far.sendall(bytes(10))
-    assert len(near.recv(10)) == 10, "dropped, it did not close what it had borrowed"
-
-
-async def test_a_connection_that_ended_asks_nothing_of_a_socket(pair: tuple[socket.socket, socket.socket]) -> None:
-    class Nobody:
-        def closed(self, *_: object) -> None: ...
-
-    connection = BulkConnection(Nobody(), lambda: 0.0, 4.0, 1 << 20, None)  # type: ignore[arg-type]
-    connection.connection_made(Ended(pair[0]))
-    connection.fail(ConnectionLost("over"))
-    connection._wakeups.expect(100_000)
-    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
-
-
-async def test_a_trickle_is_not_taken_for_silence(pair: tuple[socket.socket, socket.socket]) -> None:
-    class User:
-        def next_frame(self) -> None: ...
-        def expecting(self) -> bool:
-            return True
-
-    connection = BulkConnection(None, lambda: 0.0, 4.0, 1 << 20, None)  # type: ignore[arg-type]
-    connection.connection_made(Ended(pair[0]))
-    connection.join(User())  # type: ignore[arg-type]
-    connection._wakeups.expect(100_000)
-    pair[1].sendall(bytes(10))
-    connection._liveness.look()
-    assert readable(pair[0]), "ten bytes of a hundred thousand wait, and the watch would see none"
-    connection._liveness.end()
-
-
 async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
@@ -178,7 +85,7 @@ def test_a_long_way_has_room_in_both_directions(
 ) -> None:
     options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
     near = [pair[0].getsockopt(socket.SOL_SOCKET, option) for option in options]
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
     tuning.suit(Ended(pair[0]))
     far = [pair[0].getsockopt(socket.SOL_SOCKET, option) for option in options]
     most = int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2])
@@ -192,7 +99,7 @@ def test_the_kernel_tunes_on_only_where_that_widens_what_we_were_allowed(
     limit: int, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes the lesser of its own limit and of what it wants, also where the buffer was wider."""
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
     monkeypatch.setattr(tuning, "_tuned_up_to", lambda: limit)
     tuning.suit(Ended(pair[0]))
     assert (pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_BUF_LOCK) == 0) == (limit > 0)
@@ -227,8 +134,8 @@ def test_over_a_long_way_the_kernel_keeps_what_bridges_our_pauses_at_the_rate_th
     before = kept_unsent(pair[0])
     tuning.refill(Ended(pair[0]))
     assert kept_unsent(pair[0]) == before, "a short way keeps what the host says"
-    monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
-    monkeypatch.setattr(tuning, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
+    monkeypatch.setattr(kernel, "least_trip_of", lambda info: 0.1)
+    monkeypatch.setattr(kernel, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
     tuning.refill(Ended(pair[0]))
     assert kept_unsent(pair[0]) == tuning.unsent(rate)
 
@@ -239,9 +146,9 @@ def test_one_of_several_that_reacts_to_losses_takes_no_more_than_it_sends_soon(
     rate: int, control: str, several: bool, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: each took seconds' worth of what others could have sent, and the results waited for it."""
-    monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
-    monkeypatch.setattr(tuning, "control", lambda transport: control.encode())
-    monkeypatch.setattr(tuning, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
+    monkeypatch.setattr(kernel, "least_trip_of", lambda info: 0.1)
+    monkeypatch.setattr(kernel, "control", lambda transport: control.encode())
+    monkeypatch.setattr(kernel, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
     held = tuning.refill(Ended(pair[0]), one_of_several=several)
     if control == "bbr" or not several:
         assert held is None
@@ -260,7 +167,7 @@ def test_that_bbr_is_not_to_be_had_over_a_long_way_is_said_once(
     tuning.suit(Ended(pair[0]))
     logs.flush()
     assert not caplog.records, "over a short way it makes no difference"
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
     for _ in range(2):
         tuning.suit(Ended(pair[0]))
     logs.flush()
@@ -275,7 +182,7 @@ def test_the_rate_is_the_one_that_the_kernel_has_seen(pair: tuple[socket.socket,
         for _ in range(64):
             far.recv(1024, socket.MSG_WAITALL)
     info = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    (rate,) = tuning._DELIVERY.unpack_from(info, tuning._DELIVERY_AT)
+    (rate,) = kernel._DELIVERY.unpack_from(info, kernel._DELIVERY_AT)
     assert 1e4 < rate < 1e12
 
 
@@ -286,19 +193,11 @@ def test_a_connection_that_is_used_again_is_kept_busy_by_what_it_showed_before(
         names = PeerId("0" * 32), PeerId("1" * 32)
         connection = BulkConnection(None, lambda: 0.0, 4.0, 1 << 20, Hello(Purpose.DIRECT, *names, bytes(32)))  # type: ignore[arg-type]
         connection.connection_made(Ended(pair[0]))
-        monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
+        monkeypatch.setattr(kernel, "least_trip_of", lambda info: 0.1)
         connection.heed(None)  # type: ignore[arg-type]
 
     asyncio.run(used())
     assert kept_unsent(pair[0]) == tuning.UNSENT
-
-
-def test_over_a_long_way_wake_ups_are_for_less_than_the_first_window(
-    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
-    tuning.Wakeups(Ended(pair[0])).expect(10**9)
-    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.FAR_GATHER < 64 * 1024
 
 
 @pytest.mark.parametrize(
@@ -319,7 +218,7 @@ def test_more_connections_may_gain_on_long_ways_that_hold_much_or_are_not_bbrs(
     pair: tuple[socket.socket, socket.socket],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: seconds)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: seconds)
     try:
         pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     except OSError:
@@ -333,10 +232,10 @@ def test_more_connections_gain_nothing_where_the_host_allows_one_all_that_it_ask
     granted: int, gains: bool, control: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: a short probe over four shows more than one over one, and four pushed each other aside."""
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
-    monkeypatch.setattr(tuning, "control", lambda transport: control.encode())
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "control", lambda transport: control.encode())
     endpoint = SimpleNamespace(getsockopt=lambda level, option: granted)
-    monkeypatch.setattr(tuning, "tcp_socket", lambda transport: endpoint)
+    monkeypatch.setattr(kernel, "tcp_socket", lambda transport: endpoint)
     assert tuning.may_gain(MemoryTransport(), 2 * tuning.FAT / 0.1) is (gains or control == "cubic")
 
 
@@ -346,7 +245,7 @@ def test_what_is_no_socket_gains_nothing() -> None:
 
 
 def test_more_on_its_way_than_a_buffer_holds_is_not_bounded_by_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(kernel, "round_trip", lambda transport: 0.1)
     monkeypatch.setattr(tuning, "_tuned_up_to", lambda: 4 << 20)
     assert not tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20))
     assert tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20) + 1)

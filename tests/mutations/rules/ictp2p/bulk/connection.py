@@ -29,7 +29,7 @@ MUTATIONS: Final = (
     Mutation(
         "proof-in-a-small-packet",
         "A handshake shows that large packets get there.",
-        "keys.proof.ljust(tuning.segment(self.transport), ",
+        "keys.proof.ljust(kernel.segment(self.transport), ",
         "keys.proof.ljust(0, ",
         ("sim/test_swallowed.py::test_where_large_packets_are_lost_from_the_start_no_call_waits_for_them",),
     ),

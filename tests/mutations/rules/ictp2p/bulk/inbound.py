@@ -15,7 +15,7 @@ MUTATIONS: Final = (
     Mutation(
         "memory-for-a-stranger",
         "Who has not shown that it holds the keys of a connection has no body read.",
-        "proves = header.kind is Kind.CONFIRM and header.length <= tuning.JUMBO",
+        "proves = header.kind is Kind.CONFIRM and header.length <= kernel.JUMBO",
         "proves = header.kind is Kind.CONFIRM",
         ("bulk/test_inbound.py::test_whoever_has_not_shown_its_key_makes_nobody_take_memory",),
     ),

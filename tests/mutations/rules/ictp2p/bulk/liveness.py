@@ -55,7 +55,7 @@ MUTATIONS: Final = (
         "A peer that sends a few bytes at a time is slow, not stalled.",
         "            self._wakeups.relax()\n        else:",
         "            pass\n        else:",
-        ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
+        ("bulk/test_wakeups.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(
         "what-looks-after-a-connection-knows-it",

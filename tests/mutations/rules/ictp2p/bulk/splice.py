@@ -50,14 +50,14 @@ MUTATIONS: Final = (
     Mutation(
         "relay-behind-a-relay-given-up",
         "A relay does not give up another one that has no room, as long as its reader is heard.",
-        "        due = not (talks and tuning.is_full(self.transport))",
+        "        due = not (talks and kernel.is_full(self.transport))",
         "        due = True",
         ("bulk/test_splice.py::test_another_relay_that_has_no_room_is_given_up_only_once_nobody_talks_behind_it",),
     ),
     Mutation(
         "lost-for-full",
         "Who says something while nothing reaches it is no relay without room, and is given up.",
-        "talks and tuning.is_full(self.transport)",
+        "talks and kernel.is_full(self.transport)",
         "talks",
         ("bulk/test_splice.py::test_another_relay_that_has_no_room_is_given_up_only_once_nobody_talks_behind_it",),
     ),
