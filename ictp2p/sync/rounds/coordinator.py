@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from ictp2p.machine import earliest
 from ictp2p.sync.credits import advanced
 from ictp2p.sync.messages import Failed, Ready, Vote
@@ -253,6 +255,8 @@ class Coordinator:
         if isinstance(opened, _Refusal):
             return Step(None, opened.reason, opened.until, rejected)
         if opened.attempt == 1:
+            told = "; ".join(filter(None, [opened.reason, self._waiting.latecomer()]))
+            opened = structs.replace(opened, reason=told[:1024])
             self._waiting.opened(roll)
         return Step(opened, f"opening round {opened.round} attempt {opened.attempt}: {opened.reason}", None, rejected)
 

@@ -35,6 +35,9 @@ from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.values import LOOKS_ON, Open, Participant, Spec
 from ictp2p.types import ClusterId
 
+_WORTH_TELLING = 1.0
+"""Seconds for which a round waited for its last cluster that people are told of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -85,6 +88,14 @@ class Waiting:
         """The first attempt of a round begins."""
         self._expected = (*_bringing(roll.standing), *roll.absent)
         self._went_without = bool(roll.absent)
+
+    def latecomer(self) -> str:
+        """Say who came last, and how late, if that is worth a word: all others stood still for it."""
+        if not self._ready_at:
+            return ""
+        last = max(self._ready_at, key=lambda name: self._ready_at[name])
+        late = self._ready_at[last] - min(self._ready_at.values())
+        return f"{last} was ready last, {late:.1f} s after the first" if late >= _WORTH_TELLING else ""
 
     def closed(self, now: float) -> None:
         """An attempt is over."""

@@ -32,6 +32,22 @@ def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
     assert m.value(B0).state.digest == b"digest 2"
 
 
+@pytest.mark.parametrize(("late", "told"), [(0.5, ""), (2.5, "; B was ready last, 2.5 s after the first")])
+def test_an_attempt_says_for_whom_the_others_stood(late: float, told: str) -> None:
+    """Which cluster slows the training is in no other record of what was."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A")
+    m.run(0.3)
+    m.ready("C")
+    m.run(late - 0.3)
+    m.ready("B")
+    m.run(0.5)
+    *_, opened = m.told(A0, RoundOpened)
+    assert isinstance(opened, RoundOpened)
+    assert opened.open.reason == f"the only one{told}"
+
+
 @pytest.mark.parametrize("spec", [CALL, SYNC])
 def test_calls_wait_for_stragglers_as_long_at_least_as_a_way_around_a_cut_line_takes(spec: Spec) -> None:
     m = mesh(A=1, B=1)
