@@ -45,6 +45,8 @@ MOST_OF_ONE = 40
 """Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
 asked it for, because only it can dial, and some that ended without our noticing."""
 
+_PARTED = 1024
+"""Peers to whom there is no connection any more: how many are remembered."""
 _LOOKS = 3
 """Turns of the event loop for what has arrived already, before a handshake counts as late."""
 
@@ -93,6 +95,8 @@ class Pool:
         self._closed = False
         self._ready: dict[PeerId, list[BulkConnection]] = {}
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
+        self._parted: dict[PeerId, None] = {}
+        """Peers whose last connection has ended: they may be no more, and dial nobody. The newest last."""
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
         self._places: Places[BulkConnection] = Places(profile.half_open)
@@ -130,7 +134,8 @@ class Pool:
         Args:
             peer: whom to connect to; not ourselves.
             timeout: seconds.
-            patient: leave it to the peer to dial first if its id is lower, for it wants the same.
+            patient: leave it to the peer to dial first if its id is lower, for it wants the same; unless there was a
+                connection before, whose end may have been the peer's.
 
         Raises:
             NetworkError: no way led to the peer; the message names each and how it failed.
@@ -140,7 +145,7 @@ class Pool:
             raise ConfigError(f"{peer} cannot have a bulk connection to itself")
         try:
             async with asyncio.timeout(timeout):
-                if patient and self.me > peer and not self.warm(peer):
+                if patient and self.me > peer and not self.warm(peer) and peer not in self._parted:
                     await self.arrival(peer, min(self._profile.patience, timeout / 2))
                 return self.warm(peer) or await self._opened(peer)
         except TimeoutError:
@@ -225,6 +230,7 @@ class Pool:
         self._settled(connection)
         connection.ready_at = self._clock()
         connection.pace(self._profile.rate)
+        self._parted.pop(peer, None)
         kept = self._ready.setdefault(peer, [])
         kept.append(connection)
         kept.sort(key=lambda each: each.dialed != (self.me < peer))
@@ -251,6 +257,7 @@ class Pool:
             kept.remove(connection)
             if not kept:  # who has no disk is another peer after each start, and a mesh runs for months
                 del self._ready[peer]
+                self._note_parted(peer)
             self._tenant.lost(connection, reason, whole=error is None)
             if error is not None and connection.standing:
                 self._shrink(connection.host)
@@ -342,6 +349,11 @@ class Pool:
         if connection.peer is not None:  # hellos came through, and what is larger did not
             self._shrink(connection.host)
         connection.fail(reason)
+
+    def _note_parted(self, peer: PeerId) -> None:
+        self._parted[peer] = None
+        if len(self._parted) > _PARTED:
+            del self._parted[next(iter(self._parted))]
 
     def _settled(self, connection: BulkConnection) -> None:
         self._places.leave(connection)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Bulk, BulkProfile, pool
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.bulk.pool import MOST_OF_ONE
 from ictp2p.errors import HandshakeFailed, NetworkError, PeerClosed, RemoteProtocolError, Unreachable
@@ -239,6 +239,38 @@ def held_back(bulk: Bulk) -> asyncio.Event:
 
     bulk._pool._reaching._dial = slow
     return gate
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+async def test_who_may_be_no_more_is_dialed_at_once_and_not_left_to_dial(mesh: Meshes, end: str) -> None:
+    """Regression: every call of a process group with a rank that had died took a second to fail, and named others."""
+    world = mesh(2, profile=replace(PROFILE, patience=30.0))
+    (dead, me), loop = world.names, asyncio.get_running_loop()
+    dialing = asyncio.ensure_future(world.bulks[dead].connection(me, 4))
+    await world.bulks[me]._pool.connection(dead, 4, patient=True)
+    await dialing
+    assert [(a, b) for a, b, _ in world.links] == [(dead, me)], "it was left to the lower one"
+    if end == "close":
+        await world.bulks[dead].close()
+    world.kill(0)
+    await asyncio.sleep(0.01)
+    for _ in range(2):
+        began = loop.time()
+        with pytest.raises(Unreachable, match="cannot dial"):
+            await world.bulks[me]._pool.connection(dead, 4, patient=True)
+        assert loop.time() < began + PROFILE.handshake + 0.1, "it was asked to dial, and not waited for before that"
+
+
+async def test_so_many_are_remembered_who_may_be_no_more(mesh: Meshes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_PARTED", 2)
+    world = mesh(4)
+    *others, me = world.names
+    for peer in (*others, others[0]):
+        await world.bulks[me].connection(peer, 4)
+        for end in world.ends(3):
+            end.reset()
+        await asyncio.sleep(0.01)
+    assert [*world.bulks[me]._pool._parted] == [others[2], others[0]]
 
 
 async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshes) -> None:

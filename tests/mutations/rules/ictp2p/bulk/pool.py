@@ -23,6 +23,20 @@ MUTATIONS: Final = (
         ("bulk/test_sockets.py::test_who_was_busy_while_a_handshake_was_finished_takes_it",),
     ),
     Mutation(
+        "the-dead-left-to-dial",
+        "Who may be no more, as its last connection has ended, is dialed, and not waited for.",
+        " and peer not in self._parted:",
+        ":",
+        ("bulk/test_pool.py::test_who_may_be_no_more_is_dialed_at_once_and_not_left_to_dial",),
+    ),
+    Mutation(
+        "all-the-dead-remembered",
+        "Nothing is kept for ever of who is no more.",
+        "if len(self._parted) > _PARTED:",
+        "if False:",
+        ("bulk/test_pool.py::test_so_many_are_remembered_who_may_be_no_more",),
+    ),
+    Mutation(
         "stalled-again-and-again",
         "Who has stalled is dialed with small packets.",
         "                self._shrink(connection.host)\n                self.distrust",
