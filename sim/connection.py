@@ -84,6 +84,8 @@ class Endpoint(asyncio.Transport):
             return self._net.round_trip(self.local, self.remote)
         if name == "congestion":
             return b"reno" if self._net.topology.between(self.local, self.remote).loss else b"bbr"
+        if name == "unacknowledged":
+            return self._unacknowledged()
         if name == "full":
             return not self.peer._inbox.reading
         if name == "account":
@@ -194,6 +196,14 @@ class Endpoint(asyncio.Transport):
             held += inbox.unread
         return held - KERNEL if held > KERNEL else 0
 
+    def _unacknowledged(self) -> int:
+        """Bytes that the kernel has taken and knows nothing of: all that it has taken since the path went dark."""
+        patience = self._patience
+        if not patience.dark:
+            return 0
+        held = min(KERNEL, int(self._way.backlog) + patience.size)
+        return max(held, patience.unacknowledged - self.get_write_buffer_size())
+
     def __repr__(self) -> str:
         return f"<Endpoint {self.local} to {self.remote}{' closing' if self.closing else ''}>"
 
@@ -218,7 +228,7 @@ class Endpoint(asyncio.Transport):
         else:
             self._way.carry(what, data, size)
         if patience.dark:
-            patience.sent()
+            patience.sent(size)
 
     def _swallows(self, size: int) -> bool:
         """Whether nothing of a message, or of what follows it, will pass: its first packet is too large."""

@@ -35,6 +35,8 @@ class Patience:
     def __init__(self, internet: Internet, end: Endpoint) -> None:
         self.size = 0
         """Bytes that were sent into the dark."""
+        self.unacknowledged = 0
+        """Bytes that were sent since the path went dark, whichever way it did."""
         self._net = internet
         self._loop = internet.loop
         self._end = end
@@ -55,8 +57,9 @@ class Patience:
         self._withheld.append((what, data, size))
         self.size += size
 
-    def sent(self) -> None:
+    def sent(self, size: int) -> None:
         """Something was sent into the dark: an acknowledgment is waited for."""
+        self.unacknowledged += size
         if self._unacknowledged_since is None:
             self._unacknowledged_since = self._loop.now
             self._wait()
@@ -91,6 +94,7 @@ class Patience:
     def _relieved(self, since: float) -> None:
         """The path is back: what was withheld leaves when TCP next tries."""
         self._dark_since = self._unacknowledged_since = None
+        self.unacknowledged = 0
         self.rest()
         if not self._end.peer.process.alive:
             self._end.reset_in(KEEPALIVE_IDLE if not self._withheld else RTO)

@@ -188,6 +188,10 @@ class BulkConnection(Inbound):
         seconds = None if self.relayed or self.closed else kernel.round_trip(self.transport)
         return LONG_WAY if seconds is None else seconds if seconds > tuning.NEARBY else 0.0
 
+    def distrust(self) -> None:
+        """Have less patience with the other end: see `Liveness.distrust`."""
+        self._liveness.distrust()
+
     @property
     def standing(self) -> bool:
         """Whether nothing had moved for a while, although something was due, at the last look (before it ended)."""

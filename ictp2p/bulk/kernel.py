@@ -2,8 +2,8 @@
 
 It may know less than is asked for here, and nothing of a connection that has just gone. A transport without a socket (a
 simulated network, one in memory) may say by itself what its way is like (`get_extra_info`: "round_trip" in seconds,
-"congestion" the control's name, as bytes, "delivered" the bytes/s seen of late, "full" whether the other end has no
-room).
+"congestion" the control's name, as bytes, "delivered" the bytes/s seen of late, "unacknowledged" the bytes that its far
+end has not said are there, "full" whether that has no room).
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def round_trip(transport: asyncio.Transport) -> float | None:
 def unacknowledged(transport: asyncio.Transport) -> int:
     """Count the bytes that our kernel has taken and the other end's has not acknowledged; 0 where ours does not say."""
     endpoint = tcp_socket(transport)
-    if endpoint is not None and sys.platform == "linux":
+    if endpoint is None:
+        return int(transport.get_extra_info("unacknowledged", 0))
+    if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError):  # closed
             return int.from_bytes(fcntl.ioctl(endpoint.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     return 0

@@ -13,6 +13,11 @@ A relay before a slow line may take nothing for longer still: it reads on only o
 its kernel opens a window that was closed only for a sixteenth of its buffer. While it has no room, who is behind it is
 slow if it talks, and dead if not: whoever talks also reads. Where packets are lost before a relay, that has room.
 
+Where the link to the other end counts as lost (`distrust`), its line may be cut, and there may be a way around it. Then
+a quarter of the deadline is enough, if the other end's kernel shows no more of itself than its process: nothing came,
+and nothing that we sent was acknowledged. A process that was stopped, or gets no time, has a kernel that acknowledges,
+and no way around it would lead anywhere; a kernel without room does not, and is no cut line either.
+
 Some looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
 changed since the last one (`tuning`). A connection that nobody uses is not looked at.
 """
@@ -73,8 +78,12 @@ class Liveness:
         self._watch = Watch(stall)
         self._timer: asyncio.TimerHandle | None = None
         self._heard = self._looked = clock()
-        self._written = self._received = 0
+        self._written = self._received = self._acknowledged = 0
         """At the last look."""
+        self._distrusted = False
+        """Whether nothing is heard of the other end elsewhere, nor here since that was said."""
+        self._dark = 0
+        """Looks in a row at which nothing had come, and nothing of what we sent been acknowledged."""
 
     @property
     def standing(self) -> bool:
@@ -92,8 +101,13 @@ class Liveness:
             self.awake = True
             self._heard = self._looked = self._clock()
             self._watch = Watch(self._stall)
-            self._written = self._outbound.written
+            self._distrusted, self._dark = False, 0
+            self._written, self._received = self._outbound.written, self._connection.received
             self._wait(self._connection)
+
+    def distrust(self) -> None:
+        """Have less patience: the link to the other end counts as lost. Anything that comes takes that back."""
+        self._distrusted = True
 
     def look(self) -> None:
         """Say that we are here, unless that was seen, and end the connection if the other end has stalled."""
@@ -101,11 +115,14 @@ class Liveness:
         if connection is None or not users:
             self.awake = False
             return
-        pending, taken = self._taken(connection)
+        unacknowledged = kernel.unacknowledged(connection.transport)
+        acknowledged = connection.flushed - unacknowledged
+        pending, taken = self._taken(acknowledged)
+        self._heed(connection.received, acknowledged, outstanding=unacknowledged > 0)
         expecting = any(user.expecting() for user in users)
         due = pending and not self._waits_for_relay(connection)
         stalled = self._watch.check(connection.received, taken, expecting=expecting, pending=due)
-        if stalled:
+        if stalled or (stalled := self._cut(connection)):
             connection.fail(ConnectionLost(stalled))
             return
         if pending:
@@ -132,13 +149,26 @@ class Liveness:
         connection.backlog.refill()
         self._timer = asyncio.get_running_loop().call_later(self._watch.interval, self.look)
 
+    def _heed(self, received: int, acknowledged: int, *, outstanding: bool) -> None:
+        """Note whether anything came, or was acknowledged, since the last look; `outstanding`: not all has been."""
+        came = received != self._received
+        dark = outstanding and not came and acknowledged == self._acknowledged
+        self._dark, self._acknowledged = self._dark + 1 if dark else 0, acknowledged
+        self._distrusted = self._distrusted and not came
+
+    def _cut(self, connection: BulkConnection) -> str | None:
+        """Say so if the line is cut: its link counts as lost, and nothing is seen of the other end's kernel here."""
+        if not self._distrusted or self._dark < Watch.FEW or kernel.is_full(connection.transport):
+            return None
+        return f"acknowledged nothing for {Watch.FEW * self._watch.interval:g} s, and is not heard elsewhere"
+
     def _waits_for_relay(self, connection: BulkConnection) -> bool:
         """Say whether a relay has no room for what we send, and passes on what the other end says."""
         return connection.relayed and connection.received != self._received and kernel.is_full(connection.transport)
 
-    def _taken(self, connection: BulkConnection) -> tuple[bool, int]:
+    def _taken(self, acknowledged: int) -> tuple[bool, int]:
         """Say whether the other end has something to take, and give a count of bytes that grows as it does."""
         ring = self._outbound.ring
         if ring is not None and ring.crowded():  # its kernel takes the headers, whatever becomes of the bodies
             return True, ring.freed
-        return self._outbound.pending > 0, connection.flushed - kernel.unacknowledged(connection.transport)
+        return self._outbound.pending > 0, acknowledged

@@ -132,7 +132,7 @@ class Watch:
     """
 
     CHECKS = 16
-    _STANDING = CHECKS // 4
+    FEW = CHECKS // 4
     """Checks in a row after which a connection stands still, though it is not given up yet."""
 
     def __init__(self, stall: float) -> None:
@@ -145,7 +145,7 @@ class Watch:
     @property
     def standing(self) -> bool:
         """Whether nothing moved, although something was due, for a quarter of the deadline."""
-        return max(self._unread, self._unwritten) >= self._STANDING
+        return max(self._unread, self._unwritten) >= self.FEW
 
     def check(self, received: int, flushed: int, *, expecting: bool, pending: bool) -> str | None:
         """Compare the counters with the last ones; say which direction has stalled, or None."""

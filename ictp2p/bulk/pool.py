@@ -164,12 +164,18 @@ class Pool:
     def distrust(self, peer: PeerId, why: str, *, young: bool = False) -> None:
         """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials.
 
+        Those in use have less time to show that they are alive.
+
         One that was made since the silence or the stall began shows that the way is open again, and stays, unless
         `young` ones are meant as well: those to a process that has ended lead to nobody, however new they are.
         """
         before = math.inf if young else self._clock() - self._profile.stall
         for connection in self.among(peer):
-            if connection.idle and not connection.relayed and connection.ready_at <= before:
+            if connection.relayed:
+                continue
+            if not connection.idle:
+                connection.distrust()
+            elif connection.ready_at <= before:
                 connection.fail(ConnectionLost(why))
 
     def doubt(self, peer: PeerId) -> None:

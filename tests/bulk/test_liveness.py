@@ -149,3 +149,56 @@ async def test_a_connection_that_brought_nothing_to_what_failed_is_not_used_agai
         connection.leave(user, bytes(16))
         pool.doubt(peer)
         assert connection.closed == (seconds > 0.5 and not last)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "nothing",
+        "nothing, and it is trusted",
+        "nothing, again",
+        "bytes",
+        "acknowledgments",
+        "all of them",
+        "our kernel does not say",
+        "no room",
+    ],
+)
+async def test_a_line_that_is_cut_for_all_that_is_seen_has_a_quarter_of_the_deadline(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
+    """Whatever shows that the other end's kernel is there has it wait for all of it, as for a process that stands."""
+    connection = await connected(mesh(2))
+    known, look = connection.flushed, PROFILE.stall / Watch.CHECKS
+    outstanding = {"acknowledgments": lambda: 1, "all of them": lambda: 0, "our kernel does not say": lambda: 0}
+    count = outstanding.get(seen, lambda: connection.flushed - known)
+    monkeypatch.setattr(kernel, "unacknowledged", lambda transport: count())
+    monkeypatch.setattr(kernel, "is_full", lambda transport: seen == "no room")
+    connection.transport.frozen = seen == "our kernel does not say"  # type: ignore[attr-defined]
+    connection.join(Waiting(1, []))
+    if seen != "nothing, and it is trusted":
+        connection.distrust()
+    connection.received += seen == "nothing, again"
+    for number in range(Watch.FEW + 3):
+        assert number >= Watch.FEW or not connection.closed
+        connection.received += seen == "bytes"
+        await asyncio.sleep(look)
+    assert connection.closed == (seen == "nothing")
+    await asyncio.sleep(2 * PROFILE.stall)
+    assert connection.closed
+
+
+async def test_a_connection_is_trusted_anew_each_time_that_it_is_used(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, talker = await connected(mesh(2)), Waiting(1, [])
+    known = connection.flushed
+    monkeypatch.setattr(kernel, "unacknowledged", lambda transport: connection.flushed - known)
+    connection.join(talker)
+    connection.distrust()
+    await asyncio.sleep(3 * PROFILE.stall / Watch.CHECKS)
+    connection.leave(talker, bytes(16))
+    await asyncio.sleep(PROFILE.stall)
+    connection.join(talker)
+    await asyncio.sleep(0.8 * PROFILE.stall)
+    assert not connection.closed

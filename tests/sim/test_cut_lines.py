@@ -7,7 +7,10 @@ import random
 import pytest
 import torch
 
+from ictp2p.bulk.pacing import Watch
+from ictp2p.config import Config
 from ictp2p.errors import IctError
+from ictp2p.gossip.link_profile import LinkProfile
 from sim import World
 from sim.training import Program, Training
 from tests.sim.calls import Caller
@@ -23,8 +26,9 @@ LONGEST = 24.0
 class Story:
     """A world whose clusters all-reduce again and again while lines are cut."""
 
-    def __init__(self, world: World, hidden: str = "") -> None:
+    def __init__(self, world: World, hidden: str = "", elements: int = ELEMENTS) -> None:
         self.world = world
+        self.elements = elements
         self.met: set[str] = set()
         self.errors: list[tuple[str, float, IctError]] = []
         self.took: list[float] = []
@@ -45,7 +49,7 @@ class Story:
             while not self.over:
                 began = self.world.now
                 try:
-                    assert self.summed(caller, ELEMENTS) == len(CLUSTERS)
+                    assert self.summed(caller, self.elements) == len(CLUSTERS)
                 except IctError as error:
                     self.errors.append((training.host.name, self.world.now, error))
                 self.took.append(self.world.now - began)
@@ -73,6 +77,26 @@ def test_a_pair_that_cannot_hear_each_other_any_more_misses_no_call(seed: int) -
         story.over = True
         assert not story.errors
         assert LONGEST / 3 < max(story.took) < LONGEST
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+@pytest.mark.parametrize("profile", ["lan", "local"])
+def test_an_attempt_over_a_line_that_is_cut_ends_once_the_link_counts_as_lost(profile: str, one_way: bool) -> None:
+    """Regression: it ended with the stall deadline, seven seconds later in a data centre."""
+    with World(seed=1, profile=profile) as world:
+        story = Story(world, elements=5_000_000)
+        world.run_until(lambda: len(story.took) == 2 * len(CLUSTERS), within=60.0, what="two large calls")
+        world.run_for(PAUSE + 1.0)
+        cut = world.now
+        world.cut("a", "b", one_way=one_way)
+        world.run_for(3 * LONGEST)
+        story.over = True
+        ends = [entry for entry in world.trace.entries if entry.kind == "round_aborted" and entry.at > cut]
+        links, bulk = getattr(LinkProfile, profile)(), getattr(Config, profile)(cluster="a", token="t" * 32)
+        latest = (links.hold + 1) * links.hello_interval + bulk.global_timeouts.stall / Watch.CHECKS
+        assert cut < ends[0].at < cut + latest + 0.1 < cut + bulk.global_timeouts.stall
+        assert len(ends) == len(CLUSTERS), "one attempt in vain"
+        assert not story.errors
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -35,8 +35,8 @@ MUTATIONS: Final = (
     Mutation(
         "short-pause-taken-for-lost-packets",
         "A connection that ends after a pause has lost large packets only if that was a quarter of the deadline.",
-        "_STANDING = CHECKS // 4",
-        "_STANDING = 1",
+        "FEW = CHECKS // 4",
+        "FEW = 1",
         ("bulk/test_pacing.py::test_a_connection_stands_still_after_a_quarter_of_the_deadline",),
     ),
 )

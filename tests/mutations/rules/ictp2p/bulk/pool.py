@@ -77,15 +77,22 @@ MUTATIONS: Final = (
     Mutation(
         "warm-though-cut",
         "Who needs a peer of whom nothing is heard looks for a way, instead of waiting until a warm connection stalls.",
-        "if connection.idle and not connection.relayed and",
-        "if connection.idle and connection.relayed and",
+        "            if connection.relayed:\n",
+        "            if not connection.relayed:\n",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
     ),
     Mutation(
         "reopened-and-closed-again",
         "A connection that was made since a peer fell silent is kept.",
-        " and connection.ready_at <= before:",
-        ":",
+        "            elif connection.ready_at <= before:\n",
+        "            else:\n",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
+    ),
+    Mutation(
+        "cut-line-waited-out",
+        "What is under way over a line that is cut ends once the link counts as lost.",
+        "                connection.distrust()\n",
+        "                pass\n",
+        ("sim/test_cut_lines.py::test_an_attempt_over_a_line_that_is_cut_ends_once_the_link_counts_as_lost",),
     ),
 )
