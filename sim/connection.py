@@ -223,7 +223,7 @@ class Endpoint(asyncio.Transport):
         patience = self._patience
         if not self.peer.process.alive and not patience.dark:
             self.reset_in(self._net.round_trip(self.local, self.remote))
-        elif self._cut or (what != RST and (self._swallows(size) or patience.withholds)):
+        elif self._cut or (what != RST and (self._swallows(size) or patience.withholds or patience.choked)):
             patience.withhold(what, data, size)
         else:
             self._way.carry(what, data, size)
@@ -353,8 +353,13 @@ class Endpoint(asyncio.Transport):
         """Something was cut or mended somewhere."""
         self._cut = self.forgotten or self._net.blocked(self.local, self.remote)
         self.swallowed = self._is_swallowed() and (self.swallowed or self._way.busy)
-        self._way.open(not (self._cut or self.swallowed))
         self._patience.path_changed(busy=self._way.busy)
+        self._way.open(not (self._cut or self.swallowed or self._patience.choked))
+
+    def choke(self) -> None:
+        """Nothing new leaves until what has left is acknowledged."""
+        self._way.open(False)
+        self._net.fluid.changed()
 
     def _leaving(self) -> bool:
         """Whether something that was sent has not left."""

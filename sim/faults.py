@@ -119,7 +119,10 @@ class Resume(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Cut(Fault):
-    """Nothing passes from `a` to `b` (hosts, clusters, or "*"); nor back, unless `one_way`."""
+    """Nothing passes from `a` to `b` (hosts, clusters, or "*"); nor back, unless `one_way`.
+
+    What passes the other way on a connection that stands is little: TCP gets no acknowledgments.
+    """
 
     a: str
     b: str

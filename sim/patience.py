@@ -3,6 +3,10 @@
 Something that stays unacknowledged for `USER_TIMEOUT` ends the connection, and so does silence on an idle one after
 `KEEPALIVE`; the numbers are those that `edge.network` asks the kernel for. What is sent into the dark is kept and
 leaves when TCP next tries, whose pauses double (RFC 6298, section 5.5), not at once when the path is back.
+
+Where acknowledgments alone are lost, as on a path that is cut the other way, what is sent arrives at first. After its
+first timeout TCP repeats its oldest packet, and sends nothing else until that is acknowledged (RFC 5681, section 3.1).
+So who is not heard from falls silent, too, on the connections that stand.
 """
 
 from __future__ import annotations
@@ -40,10 +44,13 @@ class Patience:
         self._net = internet
         self._loop = internet.loop
         self._end = end
+        self.choked = False
+        """Whether nothing new is sent, for want of acknowledgments."""
         self._withheld: deque[tuple[str, Any, int]] = deque()
         self._dark_since: float | None = None
         self._unacknowledged_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._choking: asyncio.TimerHandle | None = None
         self.dark = self._is_dark()
         """Whether what is sent, or its acknowledgment, vanishes, as of the last change of any path."""
 
@@ -61,7 +68,7 @@ class Patience:
         """Something was sent into the dark: an acknowledgment is waited for."""
         self.unacknowledged += size
         if self._unacknowledged_since is None:
-            self._unacknowledged_since = self._loop.now
+            self._begin()
             self._wait()
 
     def path_changed(self, *, busy: bool) -> None:
@@ -70,7 +77,7 @@ class Patience:
         if self.dark and self._dark_since is None:
             self._dark_since = self._loop.now
             if busy or self._withheld:
-                self._unacknowledged_since = self._loop.now
+                self._begin()
             self._wait()
         elif not self.dark and self._dark_since is not None:
             self._relieved(self._dark_since)
@@ -82,9 +89,23 @@ class Patience:
 
     def rest(self) -> None:
         """Wait for nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._choking):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._choking = None
+
+    def _begin(self) -> None:
+        """From now on something is unacknowledged."""
+        self._unacknowledged_since = self._loop.now
+        if self._choking is None and not self.choked:
+            self._choking = self._loop.at(self._loop.now + self._timeout(), self._choke)
+
+    def _choke(self) -> None:
+        self._choking, self.choked = None, True
+        self._end.choke()
+
+    def _timeout(self) -> float:
+        return max(RTO, 1.5 * self._net.round_trip(self._end.local, self._end.remote))
 
     def _is_dark(self) -> bool:
         here, there = self._end.local, self._end.remote
@@ -95,11 +116,12 @@ class Patience:
         """The path is back: what was withheld leaves when TCP next tries."""
         self._dark_since = self._unacknowledged_since = None
         self.unacknowledged = 0
+        self.choked = False
         self.rest()
         if not self._end.peer.process.alive:
             self._end.reset_in(KEEPALIVE_IDLE if not self._withheld else RTO)
         elif self._withheld:
-            pause = max(RTO, 1.5 * self._net.round_trip(self._end.local, self._end.remote))
+            pause = self._timeout()
             due = since + pause
             while due < self._loop.now:
                 pause *= 2
@@ -117,7 +139,8 @@ class Patience:
 
     def _wait(self) -> None:
         """Set the time at which this side's kernel gives the connection up."""
-        self.rest()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._dark_since is None:
             self._dark_since = self._loop.now
         due = self._dark_since + KEEPALIVE

@@ -269,6 +269,28 @@ def test_what_was_sent_into_a_short_cut_arrives_in_order_once_it_heals(one_way: 
     assert not pair.dialer.lost
 
 
+@pytest.mark.parametrize(("size", "most"), [(1, 3), (1_000_000, 400_000)])
+def test_who_gets_no_acknowledgments_falls_silent_until_the_path_is_whole_again(size: int, most: int) -> None:
+    """Regression: it was heard for as long as its kernel waited, 15 s, and coordinated while it heard nobody."""
+    pair = Pair(bandwidth=1e6).connect()
+    back = Barrier("b", "a", one_way=True)
+    pair.topology.cut(back)
+    pair.net.changed()
+    for n in range(10):
+        pair.dialer.transport.write(bytes([n]) * size)
+        pair.loop.run_to(pair.loop.now + 0.5)
+    early = len(pair.acceptor.data)
+    assert 0 < early <= most, "what left before TCP's first timeout"
+    pair.topology.mend(back)
+    pair.net.changed()
+    pair.loop.run_to(pair.loop.now + 20)
+    assert pair.acceptor.data == b"".join(bytes([n]) * size for n in range(10))
+    pair.dialer.transport.write(b"more")
+    pair.loop.run_to(pair.loop.now + 1)
+    assert pair.acceptor.data.endswith(b"more")
+    assert not pair.dialer.lost
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_a_connection_that_is_forgotten_is_dead_while_others_work(told: bool) -> None:
     pair = Pair().connect()
