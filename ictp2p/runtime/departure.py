@@ -4,8 +4,9 @@ Before that comes what it alone holds of the state (`handover`): while it is han
 
 Who just ends takes its vote along. Its mesh counts it for dead, but a quorum is one of decided voters, and two of three
 that ended one after the other would leave a mesh in which nothing can be decided any more. So a peer that leaves asks
-to be released, and votes on until the others have decided that they do without it. Where no quorum answers in time, it
-cannot know whether they need it, and says so: then its disk may be what lets them go on.
+to be released, and votes on until the others have decided that they do without it. Somebody may have died a moment
+before, and be asked in vain until that is noticed: as long as a quorum seems to be there it waits for that as well.
+Where none answers in time, it cannot know whether they need it, and says so: then its disk may be what lets them go on.
 
 A leader then lets a mate take over: one that is busy would find its place empty only once it is suspected. Both have a
 deadline, since who leaves must not depend on anybody; what comes of it is told in a notice, and so is set from outside.
@@ -19,9 +20,12 @@ import contextlib
 from ictp2p.config import Config
 from ictp2p.core.packets import Channel
 from ictp2p.gossip.election import ElectionProfile
+from ictp2p.gossip.profile import SwimProfile
 from ictp2p.runtime.control_plane import ControlPlane
 from ictp2p.telemetry import Telemetry
 
+_UNNOTICED = 3
+"""Intervals of probes within which somebody who falls silent is suspected, and another one coordinates."""
 _UNRELEASED = "left without being released from voting, for no quorum answered in time: whoever stays may need its vote"
 
 
@@ -36,6 +40,7 @@ class Departure:
     def __init__(self, config: Config, telemetry: Telemetry) -> None:
         self._config = config
         self._telemetry = telemetry
+        self._unnoticed: float = _UNNOTICED * getattr(SwimProfile, config.global_profile)().probe_interval
         self._election: float = getattr(ElectionProfile, config.local_profile)().settle
         self.released = asyncio.Event()
         """Set once this peer's vote is given up."""
@@ -52,6 +57,8 @@ class Departure:
         self.released.clear()
         control.driver.call(Channel.ROUNDS, control.core.m.rounds.drop_out)
         await _within(self._patience(control), self.released)
+        if not self.released.is_set() and control.core.m.rounds.attended:
+            await _within(self._unnoticed, self.released)
         if not self.released.is_set() and control.core.newcomers():  # they have come meanwhile
             await _within(self._patience(control), self.released)
         if not self.released.is_set():

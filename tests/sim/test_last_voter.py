@@ -52,6 +52,44 @@ def test_who_leaves_after_deaths_that_nobody_has_noticed_can_come_back(after: fl
         world.run_until(lambda: world.version() >= before + 3, 60.0)
 
 
+@pytest.mark.parametrize("profile", sorted(CONNECT))
+@pytest.mark.parametrize("after", [0.2, 1.0])
+def test_who_leaves_when_the_coordinator_has_just_died_unnoticed_is_released(profile: str, after: float) -> None:
+    """Regression: it went before that was noticed, told to keep its folder, though those who stayed went on."""
+    with World(seed=1, profile=profile) as world:
+        world.links(delay=0.02, bandwidth=1e9)
+        for name in "abc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), 60.0)
+        tips = [host.peer.core.m.rounds.tip for host in world.hosts.values() if host.peer is not None]
+        dead, leaver, stays = (world.supervisor.owner(voter) for voter in tips[0][1].voters)  # type: ignore[index]
+        assert dead is not None
+        assert leaver is not None
+        assert stays is not None
+        world.crash(dead.name, power=True)
+        world.run_for(after)
+        world.leave(leaver.name)
+        world.run_until(lambda: not leaver.alive, 30.0)
+        before = world.version()
+        assert not [entry for entry in world.trace.of("warning") if "released" in entry.fields["text"]]
+        world.run_until(lambda: world.version() >= before + 3, 60.0)
+        assert stays.alive
+
+
+@pytest.mark.parametrize("profile", sorted(CONNECT))
+def test_who_leaves_without_anybody_who_could_release_it_does_not_wait_for_a_death_to_be_noticed(profile: str) -> None:
+    with World(seed=1, profile=profile) as world:
+        for name in "ab":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), 60.0)
+        world.crash("a/0", disk="lost", power=True)
+        world.run_for(40.0)
+        began = world.now
+        world.leave("b/0")
+        world.run_until(lambda: not world.hosts["b/0"].alive, 30.0)
+        assert world.now < began + CONNECT[profile] + 1.0
+
+
 def test_who_was_away_does_not_come_back_to_be_replaced_by_the_dead() -> None:
     """Regression: it voted for its own removal, in favour of one who had died unnoticed and whose disk was lost."""
     with World(seed=3) as world:

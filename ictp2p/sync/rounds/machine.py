@@ -229,6 +229,12 @@ class Rounds:
         under_way = isinstance(opened, Open) and self._sight.mine in [p.cluster for p in opened.participants]
         return self.agreement.informed and not under_way
 
+    @property
+    def attended(self) -> bool:
+        """Whether a quorum of the voters, and another one than this peer, is there for all that is known."""
+        voters = () if self.agreement.tip is None else self.agreement.tip[1].voters
+        return self.agreement.quorum_in_sight and bool({*voters} - {self.me, *self.agreement.missing})
+
     def in_touch(self) -> bool:
         """Whether a quorum of the voters has been met, and is there: those known by name only do not count."""
         if self.agreement.tip is None:
