@@ -23,7 +23,8 @@ class SourceTable:
     """Feasibility distances by destination and class."""
 
     def __init__(self, lifetime: float) -> None:
-        self._lifetime = lifetime
+        self.lifetime = lifetime
+        """Seconds for which what was taken back is remembered."""
         self._distances: dict[Key, Distance] = {}
         self._advertised: dict[Key, float] = {}
 
@@ -58,6 +59,6 @@ class SourceTable:
             stands: whether what was told of a route was never taken back. Neighbours then may hold it for as long as
                 they are neighbours, though it was told once and long ago, and so must we.
         """
-        for key in [key for key, told in self._advertised.items() if now - told >= self._lifetime]:
+        for key in [key for key, told in self._advertised.items() if now - told >= self.lifetime]:
             if not stands(key):
                 del self._distances[key], self._advertised[key]

@@ -35,7 +35,8 @@ class Routing:
     def __init__(self, world: View, complain: Complain) -> None:
         self._world = world
         self._complain = complain
-        self._promised: dict[str, tuple[Babel, dict[Key, Distance]]] = {}
+        self._promised: dict[str, tuple[Babel, float, dict[Key, Distance]]] = {}
+        """Of each leader at the last look: its router, the time by its own clock, and its feasibility distances."""
         self._counted: dict[str, tuple[Babel, int, int]] = {}
 
     def changed(self, host: Host, key: Key) -> None:
@@ -103,9 +104,12 @@ class Routing:
         return onward
 
     def _kept(self, host: Host, router: Babel) -> None:
-        """Promises only get better, until they are forgotten."""
+        """Promises only get better, until they are forgotten: between two looks, too, if the leader's clock jumps."""
+        assert host.process is not None
+        clock = host.process.local(self._world.now)
         known = self._promised.get(host.name)
-        before = known[1] if known is not None and known[0] is router else {}
+        recent = known is not None and known[0] is router and clock - known[1] < router.sources.lifetime
+        before = known[2] if known is not None and recent else {}
         now: dict[Key, Distance] = {}
         for key in sorted({**before, **router.table.chosen}):
             mine, old = router.sources.distance(key), before.get(key)
@@ -114,4 +118,4 @@ class Routing:
             now[key] = mine
             if old is not None and old.better_than(mine):
                 self._complain("R4", f"{host.name}: the feasibility distance of {key} rose from {old} to {mine}")
-        self._promised[host.name] = (router, now)
+        self._promised[host.name] = (router, clock, now)

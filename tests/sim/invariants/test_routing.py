@@ -91,6 +91,18 @@ def test_r4_a_promise_that_gets_worse(world: World, broken: Broken) -> None:
     assert "R4" in broken()
 
 
+def test_r4_nothing_is_promised_any_more_once_a_clock_has_jumped_beyond_what_is_remembered(
+    world: World, broken: Broken
+) -> None:
+    """Regression: what was forgotten and promised anew between two looks passed for a promise that got worse."""
+    router = _router(world, "a/0")
+    mine = router.sources.distance(("c", 0))
+    world.skew("a/0", offset=router.sources.lifetime)
+    router.sources._distances["c", 0] = Distance(mine.seqno, mine.metric + 1)
+    world.auditor.sweep()
+    assert broken() == []
+
+
 def test_r5_a_sequence_number_that_jumps_or_is_of_another_term(world: World, broken: Broken) -> None:
     router = _router(world, "a/0")
     world.auditor.delivering(world.hosts["a/0"])
