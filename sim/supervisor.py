@@ -103,7 +103,7 @@ class Supervisor:
         self._kill(host, host.process, power=power)
         if disk == "lost":
             host.disk = Disk()
-            self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
+            self._disown(host)
 
     def calm(self) -> None:
         """Start all that crashed. From now on who leaves is started again as well, if the mesh turns out to need it."""
@@ -132,6 +132,9 @@ class Supervisor:
         process.alive = False
         self._world.internet.stopped(process, power=power)
         self._world.loop.kill(process)
+
+    def _disown(self, host: Host) -> None:
+        self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
 
     def _is_last_holder(self, host: Host) -> bool:
         newest = self._world.version()
@@ -175,6 +178,7 @@ class Supervisor:
         cluster = self._world.clusters[host.cluster]
         while True:
             peer = host.peer = self._make_peer(host, process)
+            self._disown(host)  # of an identity that its disk could not take
             self._owners[peer.id] = host
             peer.telemetry.subscribe(lambda event: self._told(host, event))
             peer.subscribe(lambda notice: self._noticed(host, process, notice))

@@ -7,6 +7,7 @@ can be in anybody's view before that. Who has left by then has no record any mor
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ictp2p.gossip.messages import LAST_SEQUENCE, Record
@@ -21,6 +22,8 @@ Version = tuple[int, int]
 Scope = str
 _Owner = tuple[Scope, str, bytes]
 """Of records: a member, as who signs for it."""
+_View = tuple[str, Scope]
+"""A host's name, and which of its two views."""
 
 
 class Gossip:
@@ -30,34 +33,44 @@ class Gossip:
         self._world = world
         self._complain = complain
         self._made: dict[_Owner, Version] = {}
-        self._own: dict[tuple[str, Scope], _Owner] = {}
+        """The newest that each was seen to have made while it lived: what it makes next is newer."""
+        self._last: dict[_Owner, Version] = {}
+        """What it may have made beyond that as it ended, told or not: others may hold as much."""
+        self._own: dict[_View, _Owner] = {}
         """What each host makes records as, in each view in which it does."""
-        self._held: dict[tuple[str, Scope], tuple[Swim, dict[str, Version]]] = {}
+        self._held: dict[_View, tuple[Swim, dict[str, Version]]] = {}
 
     def note_own(self, host: Host) -> None:
         """Note what a peer has made so far."""
-        core = host.core
-        if core is None:
-            return
-        for scope, group in (("cluster", core.m.members), ("mesh", core.m.mesh)):
-            own = group.record
-            if own is None:
-                self._own.pop((host.name, scope), None)
-                continue
-            key = self._own[host.name, scope] = (scope, own.member, own.key)
+        made = self._records(host)
+        for view in self._former(host, made):
+            del self._own[view]
+        for view, (key, version) in made.items():
+            self._own[view] = key
             before = self._made.get(key, (0, 0))
-            if own.version < before:
-                self._complain("G3", f"{host.name} made record {own.version} after {before}")
-            self._made[key] = max(before, own.version)
+            if version < before:
+                self._complain("G3", f"{host.name} made record {version} after {before}")
+            self._made[key] = max(before, version)
 
     def note_last(self, host: Host) -> None:
         """Note what a peer that ends has made; of one that has left, all that it can have before its goodbye."""
-        former = {view: key for view, key in self._own.items() if view[0] == host.name}
-        self.note_own(host)
-        for view, key in former.items():
-            if view not in self._own:
-                incarnation, _ = self._made[key]
-                self._made[key] = (incarnation, LAST_SEQUENCE)
+        made = self._records(host)
+        for key, version in made.values():
+            self._last[key] = max(self._last.get(key, (0, 0)), version)
+        for view in self._former(host, made):
+            incarnation, _ = self._made[self._own[view]]
+            self._last[self._own.pop(view)] = (incarnation, LAST_SEQUENCE)
+
+    def _records(self, host: Host) -> dict[_View, tuple[_Owner, Version]]:
+        """The newest that a peer has made, in each view in which it does."""
+        core = host.core
+        groups = () if core is None else (("cluster", core.m.members), ("mesh", core.m.mesh))
+        made = [(scope, group.record) for scope, group in groups]
+        return {(host.name, scope): ((scope, own.member, own.key), own.version) for scope, own in made if own}
+
+    def _former(self, host: Host, made: Container[_View]) -> list[_View]:
+        """The views in which a peer made records, and does no longer."""
+        return [view for view in self._own if view[0] == host.name and view not in made]
 
     def look(self, host: Host) -> None:
         """Look through both views of a peer."""
@@ -77,7 +90,8 @@ class Gossip:
     def _genuine(self, host: Host, scope: Scope, record: Record) -> None:
         if record.left:
             return  # a goodbye is the last record, made as its owner goes
-        made = self._made.get((scope, record.member, record.key))
-        if made is None or record.version > made:
+        key = (scope, record.member, record.key)
+        made = max(self._made.get(key, (0, 0)), self._last.get(key, (0, 0)))
+        if record.version > made:
             text = f"{host.name} holds record {record.version} of {record.member}, whose owner has made {made}"
             self._complain("G3", text)

@@ -221,3 +221,18 @@ def test_a_disk_is_spared_that_is_needed_by_what_somebody_has_accepted() -> None
         b.disk.values[KEY] = accepted.persist().value
         world.crash("a/0", disk="lost")
         assert [entry.host for entry in world.trace.of("spared")] == ["a/0"]
+
+
+def test_a_host_that_died_before_it_had_saved_who_it_is_has_one_identity() -> None:
+    """Regression: the disk of the second was read as the first one's, when it was asked whether others need it."""
+    with World(seed=1, spare_quorum=True) as world:
+        for name in "abc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 2 and world.settled(), 60.0)
+        world.crash("c/0", disk="lost")
+        world.crash_on_save("c/0")
+        for _ in range(2):
+            world.restart("c/0")
+            world.run_for(5.0)
+        world.crash("b/0", disk="lost")
+        assert not world.hosts["b/0"].alive

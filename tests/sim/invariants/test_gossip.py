@@ -74,3 +74,15 @@ def test_g3_an_owner_that_goes_back(world: World, broken: Broken) -> None:
     table._ledger.own = msgspec.structs.replace(own, incarnation=own.incarnation - 1)
     world.auditor.delivering(world.hosts["b/0"])
     assert broken() == ["G3"]
+
+
+def test_g3_an_owner_makes_again_what_it_made_as_it_died_and_told_nobody(world: World, broken: Broken) -> None:
+    """Regression: a disk was full, and the term of the first was lost with the process that could not save it."""
+    host = world.hosts["b/0"]
+    table = host.core.m.mesh
+    own = table.record
+    table._ledger.own = msgspec.structs.replace(own, sequence=own.sequence + 1)
+    world.auditor.ending(host)
+    table._ledger.own = own
+    world.auditor.delivering(host)
+    assert broken() == []
