@@ -3,9 +3,9 @@
 There are no votes in this election (`ictp2p.gossip.election`), so two peers may lead at once, each on its side of a
 cut, and even claim one term. What must hold is what rounds make of it: an attempt binds a cluster once (E2), and the
 claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless nobody is
-there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down, and
-all others have restarted since. (It claims a higher one when it returns and hears of a lower.) Nor of a leader that has
-left for good: whoever begins the cluster again, on other disks, begins at a first term.
+there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down or cut
+off from everybody, and all others have restarted since. (It claims a higher one when it is back and hears of a lower.)
+Nor of a leader that has left for good: whoever begins the cluster again, on other disks, begins at a first term.
 """
 
 from __future__ import annotations
@@ -67,15 +67,21 @@ class Leadership:
             known, claim = self._bound.get(part.cluster), _Bound(part.term, part.leader, slot, lives)
             if known is not None and known.slot >= slot:
                 continue
-            if known is not None and (part.term, part.leader) < (known.term, known.leader) and self._known(known):
+            falls = known is not None and (part.term, part.leader) < (known.term, known.leader)
+            if known is not None and falls and self._known(known, self._world.host_of(part.leader)):
                 highest = (known.term, known.leader)
                 text = f"slot {slot} binds {part.cluster} in term {part.term} to {part.leader} after {highest}"
                 self._complain("E3", text)
             self._bound[part.cluster] = claim
 
-    def _known(self, claim: _Bound) -> bool:
-        """Whether anybody is there who could know of a claim."""
+    def _known(self, claim: _Bound, rival: Host | None) -> bool:
+        """Whether anybody is there who could know of a claim, besides the `rival` that is bound after it.
+
+        That may be one that led all the time, on its side of a cut: it hears of the higher claim, and cannot follow it.
+        """
         holder = self._world.host_of(claim.leader)
         if holder is None or holder.gone:
             return False
-        return holder.alive or any(claim.lives.get(host.name) == host.lives for host in self._world.running())
+        others = [host for host in self._world.running() if host not in (holder, rival)]
+        told = holder.alive and any(self._world.joined(holder, other) for other in others)
+        return told or any(claim.lives.get(other.name) == other.lives for other in others)

@@ -60,22 +60,54 @@ def test_e3_is_not_owed_to_a_leader_that_has_left(
     world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, gone: bool, rule: list[str]
 ) -> None:
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
-    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=gone, alive=True))
+    holder = SimpleNamespace(gone=gone, alive=True)
+    monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else None)
+    monkeypatch.setattr(world, "joined", lambda host, other: host is holder)
     world.auditor.leadership.bound(900, former)
     world.auditor.leadership.bound(901, newcomer)
     assert broken() == rule
 
 
 @pytest.mark.parametrize(
-    ("returned", "restarted", "rule"), [(False, True, []), (True, True, ["E3"]), (False, False, ["E3"])]
+    ("returned", "met", "restarted", "rule"),
+    [
+        (False, False, True, []),
+        (True, False, True, []),
+        (True, True, True, ["E3"]),
+        (False, False, False, ["E3"]),
+    ],
 )
 def test_e3_is_not_owed_while_nobody_is_there_who_could_know_of_the_higher_claim(
-    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, returned: bool, restarted: bool, rule: list[str]
+    world: World,
+    broken: Broken,
+    monkeypatch: pytest.MonkeyPatch,
+    returned: bool,
+    met: bool,
+    restarted: bool,
+    rule: list[str],
 ) -> None:
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
-    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=False, alive=returned))
+    holder = SimpleNamespace(gone=False, alive=returned)
+    monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else None)
+    monkeypatch.setattr(world, "joined", lambda host, other: host is holder and met)
     world.auditor.leadership.bound(900, former)
     for host in world.running():
         host.lives += restarted
     world.auditor.leadership.bound(901, newcomer)
     assert broken() == rule
+
+
+def test_e3_is_not_owed_by_a_rival_that_led_all_the_time_on_its_side_of_a_cut(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it knew of the higher claim, whose holder it could not follow, and all others had restarted since."""
+    former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
+    rival, *others = world.running()
+    holder = SimpleNamespace(gone=False, alive=True)
+    monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else rival)
+    monkeypatch.setattr(world, "joined", lambda host, other: False)
+    world.auditor.leadership.bound(900, former)
+    for host in others:
+        host.lives += 1
+    world.auditor.leadership.bound(901, newcomer)
+    assert broken() == []
