@@ -182,9 +182,9 @@ def chaos(results: Results) -> Iterator[Figure]:
 
 
 def flat(results: Results) -> Iterator[Figure]:
-    """What the life that was spared held in the last third of the campaign, over the first.
+    """What the life that was spared held beside its connections in the last third of the campaign, over the first.
 
-    Others die young, with as many connections as there were peers at the moment: their ends say little of a leak.
+    Others die young, many of them with a group half made: their ends say little of a leak.
     """
     for kind in ("descriptors", "megabytes"):
         first, *_, last = results["chaos"]["eldest"][kind]

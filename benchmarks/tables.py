@@ -191,12 +191,12 @@ def long_runs(results: Results) -> Iterable[str]:
         ("the same: the longest standstill", f"{standstill:.1f} s"),
     ]
     rows += [
-        (f"the same: {kind} {whose}", ", ".join(f"{each:.0f}" for each in held[kind]))
+        (f"the same: {what} {whose}", ", ".join(f"{each:.0f}" for each in held[kind]))
         for whose, held in (
             ("of the longest life, in its thirds", chaos["eldest"]),
             ("of lives that began in each third, at their ends", chaos),
         )
-        for kind in ("descriptors", "megabytes")
+        for kind, what in (("descriptors", "descriptors beside connections"), ("megabytes", "megabytes"))
     ]
     return markdown(["what", "measured"], rows)
 

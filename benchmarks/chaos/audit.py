@@ -8,8 +8,10 @@ from benchmarks.chaos.crowd import Crowd, Worker
 
 _LONG = 40
 """Samples of what a process takes, two per second, from which growth can be told from a start."""
-_MORE_DESCRIPTORS, _MORE_MEMORY = 20, 64 << 20
+_MORE_DESCRIPTORS, _MORE_MEMORY = 10, 64 << 20
 """Growth that is a leak; memory is what torch and the allocator keep after their peaks, and a little."""
+_MOST_CONNECTIONS = 4.0
+"""To each other worker: one of control, one of data, and as many again that cross or are about to close."""
 
 
 class Audit:
@@ -56,6 +58,8 @@ class Audit:
         for worker in crowd.workers:
             _grew(crowd, worker, "descriptors", worker.descriptors, _MORE_DESCRIPTORS)
             _grew(crowd, worker, "bytes of memory", worker.memory, _MORE_MEMORY)
+            if worker.connections and min(worker.connections[-5:]) > _MOST_CONNECTIONS:
+                crowd.problem(f"{worker.name} kept {worker.connections[-5:]} connections for each other worker")
 
     def _follows(self, crowd: Crowd, names: dict[int, str], number: int, before: list[int], books: list[int]) -> None:
         changes = enumerate(now - then for then, now in zip(before, books, strict=True))

@@ -46,6 +46,9 @@ class Worker:
     code: int | None = None
     """How it ended."""
     descriptors: list[int] = field(default_factory=list)
+    """Those beside its connections, which come and go with the other workers."""
+    connections: list[float] = field(default_factory=list)
+    """For each other worker that there was."""
     memory: list[int] = field(default_factory=list)
     testimony: dict[str, Any] | None = None
 
@@ -273,7 +276,9 @@ class Crowd(abc.ABC):
             case "contribute":
                 worker.leads = True
             case "alive":
-                worker.descriptors.append(event["descriptors"])
+                worker.descriptors.append(event["descriptors"] - event["connections"])
+                others = sum(other is not worker and other.code is None for other in self.workers)
+                worker.connections.append(event["connections"] / max(1, others))
                 worker.memory.append(event["memory"])
             case "testimony":
                 worker.testimony = event

@@ -2,7 +2,8 @@
 
 Workers die young here, so a leak that takes long shows in those alone that lived through much of the campaign: with
 `--lasting` some live through all of it. Of descriptors and memory the figures are told for the lives that began in each
-third of the campaign, as they were at their ends, and for the thirds of the longest life.
+third of the campaign, as they were at their ends, and for the thirds of the longest life. Descriptors are those beside
+the connections that the peer knows of: these follow the number of workers, and the audit has a bound for them.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def show(found: dict[str, Any]) -> None:
         f"longest standstill {found['longest_standstill']:.1f} s"
     )
     eldest = found["eldest"]
-    print(f"lives of each third: descriptors {rounded(found['descriptors'])}, own MB {rounded(found['megabytes'])}")
+    print(f"lives of each third: descriptors beside connections {rounded(found['descriptors'])}, own MB {rounded(found['megabytes'])}")
     ages = f"thirds of the longest life of {eldest['seconds']:.0f} s"
-    print(f"{ages}: descriptors {rounded(eldest['descriptors'])}, own MB {rounded(eldest['megabytes'])}", flush=True)
+    print(f"{ages}: descriptors beside connections {rounded(eldest['descriptors'])}, own MB {rounded(eldest['megabytes'])}", flush=True)
 
 
 def thirds(workers: list[Worker], what: str) -> list[float]:

@@ -109,16 +109,20 @@ def _train(options: dict[str, Any], peer: ictp2p.Peer, say: Say) -> None:
             policy.check()
             if time.monotonic() - said > 0.5:
                 said = time.monotonic()
-                say("alive", version=policy.version, **_appetite())
+                say("alive", version=policy.version, **_appetite(peer))
         say("drained", version=policy.version)
 
 
-def _appetite() -> dict[str, int]:
-    """What the process takes: descriptors, threads, bytes of memory that are its own."""
+def _appetite(peer: ictp2p.Peer) -> dict[str, int]:
+    """What the process takes: descriptors, connections that the peer knows of, threads, bytes that are its own."""
     _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    own = (resident - shared) * os.sysconf("SC_PAGE_SIZE")
-    descriptors = sum(1 for _ in Path("/dev/fd").iterdir())
-    return {"descriptors": descriptors, "threads": threading.active_count(), "memory": own}
+    figures = peer.stats()
+    return {
+        "descriptors": sum(1 for _ in Path("/dev/fd").iterdir()),
+        "connections": figures["control_connections"] + figures["data_connections"],
+        "threads": threading.active_count(),
+        "memory": (resident - shared) * os.sysconf("SC_PAGE_SIZE"),
+    }
 
 
 def _speaker(out: int) -> Say:

@@ -99,7 +99,12 @@ class Bulk:
         self.lanes = Lanes(self._pool, self.probing.stripes, self.profile.stripes)
 
     def __repr__(self) -> str:
-        return f"<Bulk {self.me[:8]} connections={len(self._pool)} users={len(self._users)}>"
+        return f"<Bulk {self.me[:8]} connections={self.connections} users={len(self._users)}>"
+
+    @property
+    def connections(self) -> int:
+        """How many are open and ready, to all peers."""
+        return len(self._pool)
 
     def accept(self, transport: asyncio.Transport) -> None:
         """Take over a connection that a peer dialed, past its preamble."""

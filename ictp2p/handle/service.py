@@ -135,6 +135,7 @@ def _stats(peer: AsyncPeer) -> dict[str, Any]:
         "false_suspicions": peer.health.false_suspicions,
         "illegal_transitions": counters.get("illegal_transition", 0),
         "control_connections": len(peer.core.connected()),
+        "data_connections": peer.bulk.connections,
     }
 
 
