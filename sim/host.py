@@ -85,6 +85,11 @@ class Host:
         return self.process is not None
 
     @property
+    def awake(self) -> bool:
+        """Whether a process runs that is not paused."""
+        return self.process is not None and not self.process.paused
+
+    @property
     def term(self) -> int:
         """The term in which its cluster is led, as it knows."""
         return self.core.m.election.term if self.core is not None else 0

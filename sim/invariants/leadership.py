@@ -3,8 +3,9 @@
 There are no votes in this election (`ictp2p.gossip.election`), so two peers may lead at once, each on its side of a
 cut, and even claim one term. What must hold is what rounds make of it: an attempt binds a cluster once (E2), and the
 claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless nobody is
-there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down or cut
-off from everybody, and all others have restarted since. (It claims a higher one when it is back and hears of a lower.)
+there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down,
+paused or cut off from everybody, and all others have restarted since, or are paused. (It claims a higher one when it is
+back and hears of a lower.)
 Nor of a leader that has left for good: whoever begins the cluster again, on other disks, begins at a first term.
 """
 
@@ -82,6 +83,6 @@ class Leadership:
         holder = self._world.host_of(claim.leader)
         if holder is None or holder.gone:
             return False
-        others = [host for host in self._world.running() if host not in (holder, rival)]
-        told = holder.alive and any(self._world.joined(holder, other) for other in others)
+        others = [host for host in self._world.running() if host.awake and host not in (holder, rival)]
+        told = holder.awake and any(self._world.joined(holder, other) for other in others)
         return told or any(claim.lives.get(other.name) == other.lives for other in others)

@@ -60,7 +60,7 @@ def test_e3_is_not_owed_to_a_leader_that_has_left(
     world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, gone: bool, rule: list[str]
 ) -> None:
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
-    holder = SimpleNamespace(gone=gone, alive=True)
+    holder = SimpleNamespace(gone=gone, awake=True)
     monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else None)
     monkeypatch.setattr(world, "joined", lambda host, other: host is holder)
     world.auditor.leadership.bound(900, former)
@@ -87,7 +87,7 @@ def test_e3_is_not_owed_while_nobody_is_there_who_could_know_of_the_higher_claim
     rule: list[str],
 ) -> None:
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
-    holder = SimpleNamespace(gone=False, alive=returned)
+    holder = SimpleNamespace(gone=False, awake=returned)
     monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else None)
     monkeypatch.setattr(world, "joined", lambda host, other: host is holder and met)
     world.auditor.leadership.bound(900, former)
@@ -103,7 +103,7 @@ def test_e3_is_not_owed_by_a_rival_that_led_all_the_time_on_its_side_of_a_cut(
     """Regression: it knew of the higher claim, whose holder it could not follow, and all others had restarted since."""
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
     rival, *others = world.running()
-    holder = SimpleNamespace(gone=False, alive=True)
+    holder = SimpleNamespace(gone=False, awake=True)
     monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else rival)
     monkeypatch.setattr(world, "joined", lambda host, other: False)
     world.auditor.leadership.bound(900, former)
@@ -111,3 +111,20 @@ def test_e3_is_not_owed_by_a_rival_that_led_all_the_time_on_its_side_of_a_cut(
         host.lives += 1
     world.auditor.leadership.bound(901, newcomer)
     assert broken() == []
+
+
+@pytest.mark.parametrize(("asleep", "rule"), [(True, []), (False, ["E3"])])
+def test_e3_is_not_owed_while_all_are_paused_who_could_know_of_the_higher_claim(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, asleep: bool, rule: list[str]
+) -> None:
+    """Regression: one that was paused before the claim was made, and has not run since, passed for a witness of it."""
+    former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
+    holder = SimpleNamespace(gone=False, awake=not asleep)
+    monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else None)
+    monkeypatch.setattr(world, "joined", lambda host, other: host is holder)
+    world.auditor.leadership.bound(900, former)
+    for host in world.running():
+        if asleep:
+            world.pause(host.name)
+    world.auditor.leadership.bound(901, newcomer)
+    assert broken() == rule
