@@ -48,9 +48,10 @@ from ictp2p.runtime.reporting import status_of
 from ictp2p.runtime.state_fetch import fetch_agreed
 from ictp2p.runtime.state_provider import Here, Provider, serve_state
 from ictp2p.seams import Seams
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rounds.restore import Stock
-from ictp2p.sync.values import StateRef
+from ictp2p.sync.values import StateRef, Value
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -123,6 +124,8 @@ class AsyncPeer:
         """How well the event loop keeps up, and how often it suspected wrongly."""
         self.failure: PeerFailed | None = None
         """Why this peer stopped by itself, if it did."""
+        self._decided: Value | None = None
+        """The newest decision that this peer knows of and has kept: what it knew besides could die with it."""
         self._begun = self._closed = False
         self._collapse: asyncio.Task[None] | None = None
 
@@ -202,6 +205,8 @@ class AsyncPeer:
             self._warn,
         )
         self.core, self.driver = control.core, control.driver
+        if self.core.m.rounds.tip is not None:
+            _, self._decided = self.core.m.rounds.tip
         network, random_bytes = self._seams.network, self._seams.random_bytes
         data = DataPlane(config, self._identity, self.driver, network, self.security, self.telemetry, random_bytes)
         self.bulk = data.bulk
@@ -325,14 +330,12 @@ class AsyncPeer:
     @property
     def agreed_state(self) -> StateRef | None:
         """The agreed global state, if a chain is known."""
-        tip = self.core.m.rounds.tip
-        return tip[1].state if tip else None
+        return self._decided.state if self._decided else None
 
     @property
     def lineage(self) -> bytes:
         """Which founding of the mesh its chain goes back to; empty if no chain is known."""
-        tip = self.core.m.rounds.tip
-        return tip[1].lineage if tip else b""
+        return self._decided.lineage if self._decided else b""
 
     def __repr__(self) -> str:
         role = "leads" if hasattr(self, "core") and self.core.leading else "in"
@@ -418,6 +421,8 @@ class AsyncPeer:
     # ------------------------------------------------------------ what is told
 
     def _notice(self, notice: Notice) -> None:
+        if isinstance(notice, Decided):
+            self._decided = notice.value
         self.participation.notice(notice)
         tell(self.telemetry, self.core.directory, notice)
         self._reactions.notice(notice)

@@ -262,6 +262,22 @@ def test_a_peer_whose_disk_is_full_stops_by_itself_and_is_back_when_it_starts_ag
         assert set(world.commits()[-1].participants) == {"a", "b"}
 
 
+def test_what_is_decided_by_a_vote_that_the_disk_did_not_take_is_not_trained_on() -> None:
+    """Regression: its only voter's worker took up a state that was decided in memory alone, by the vote that failed."""
+    with World(0, profile="lan") as world:
+        world.cluster("a", workers=1, compute=1.0)
+        world.run_for(2.5)
+        host = world.hosts["a/0"]
+        peer = host.peer
+        assert peer is not None
+        before = peer.agreed_state
+        world.inject(DiskFull("a/0", nth=2))
+        world.run_until(lambda: not host.alive, within=30)
+        assert isinstance(peer.failure, PeerFailed)
+        assert peer.agreed_state == before
+        assert not list(world.trace.of("applied"))
+
+
 def test_skewed_and_slow_hosts_take_part_all_the_same() -> None:
     with _two() as world:
         world.inject(ClockSkew("a/0", offset=1000.0, rate=1.05))

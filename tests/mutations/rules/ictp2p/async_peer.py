@@ -27,6 +27,13 @@ MUTATIONS: Final = (
         ("test_async_peer_life.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
     ),
     Mutation(
+        "trained-on-before-it-is-kept",
+        "What is decided by a peer's own vote is no agreed state before that vote is on its disk.",
+        "        return self._decided.state if self._decided else None\n",
+        "        return self.core.m.rounds.tip[1].state if self.core.m.rounds.tip else None\n",
+        ("sim/test_faults.py::test_what_is_decided_by_a_vote_that_the_disk_did_not_take_is_not_trained_on",),
+    ),
+    Mutation(
         "left-with-the-only-copy",
         "Who leaves has others hold the agreed state before.",
         "            await self.hand_over()\n            await self._departure",
