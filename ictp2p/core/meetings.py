@@ -230,9 +230,9 @@ class Meetings:
         return [*(MeshCopy(state, b"", more=True) for state in first), MeshCopy(last, _encoded(own))]
 
     def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
-        """A follower believes its leader, a newcomer whoever let it in; to a leader it is evidence."""
+        """A follower believes its leader, a newcomer whoever let it in; to who has no leader it is evidence."""
         context = self._context
-        if context.leading or sender == context.leader or not self.joined:
+        if context.leader not in context.mates() or sender == context.leader or not self.joined:
             state = CODECS[Channel.MESH].decode(copy.state)
             if not isinstance(state, SwimState):
                 raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")

@@ -126,12 +126,50 @@ def test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker() 
     assert commands.IdentityTaken(str(host.address)) in again.seen
 
 
+def test_who_has_no_leader_yet_learns_the_last_term_also_from_whom_it_meets_second() -> None:
+    """Regression: let in by a follower that had not heard of it, it led in a term that rounds had bound already."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    b, host = hosts["b"][0], hosts["a"][0]
+    stale = b.core.m.mesh.state()
+    for _ in range(3):
+        world.kill(host)
+        host = world.restart(host, seed=world.id(b))
+        world.run(3.0)
+    known = b.core.directory.clusters[ClusterId("a")].term
+    world.kill(host)
+    world.run(10.0)
+    newcomer = world.add("a", seed=world.id(b))
+    receive = newcomer.core.receive
+    shown = list[SwimState]()
+
+    def behind(peer: PeerId, frame: bytes, now: float) -> list[commands.Command]:
+        packet = decode_packet(frame)
+        message = CODECS[packet.channel].decode(packet.body)
+        if isinstance(message, MeshCopy) and not shown:
+            shown.append(stale)
+            old = CODECS[Channel.HELLO].encode(MeshCopy(CODECS[Channel.MESH].encode(stale), b""))
+            frame = encode_packet(msgspec.structs.replace(packet, body=old))
+        return receive(peer, frame, now)
+
+    newcomer.core.receive = behind  # type: ignore[method-assign]
+    world.run(0.1)
+    assert shown
+    assert not newcomer.core.leading
+    assert newcomer.core.m.election.term < known
+    tell(world, b, newcomer, MeshCopy(CODECS[Channel.MESH].encode(b.core.m.mesh.state()), b""))
+    assert newcomer.core.m.election.term == known
+    world.run(5.0)
+    assert newcomer.core.leading
+    assert newcomer.core.m.election.term > known
+
+
 def introduced(n: int, cluster: str = "a", first: int = 0) -> tuple[PeerCard, ...]:
     """Cards of workers that are nowhere."""
     return tuple(PeerCard(PeerId(f"{first + i:032x}"), ClusterId(cluster), "", bytes(32)) for i in range(n))
 
 
-def tell(world: World, source: Host, target: Host, *told: Introduction) -> list[commands.Command]:
+def tell(world: World, source: Host, target: Host, *told: Introduction | MeshCopy) -> list[commands.Command]:
     """Have `source` say something to `target`; give what that does."""
     done: list[commands.Command] = []
     for message in told:

@@ -70,4 +70,11 @@ MUTATIONS: Final = (
         "greeting.leader, context.now)",
         ("sim/test_policies_at_random.py::test_stories_of_paths_that_ended_badly_do_so_no_more",),
     ),
+    Mutation(
+        "leaderless-hears-one",
+        "Who has no leader takes what everybody says of the mesh for evidence.",
+        "        if context.leader not in context.mates() or sender",
+        "        if context.leading or sender",
+        ("core/test_meetings.py::test_who_has_no_leader_yet_learns_the_last_term_also_from_whom_it_meets_second",),
+    ),
 )
