@@ -10,6 +10,7 @@ a report, of the smallest example that hypothesis found, and prints how `ictp2p 
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +77,20 @@ class Worlds(RuleBasedStateMachine):
     @initialize(
         count=st.integers(1, len(NAMES)),
         workers=st.integers(1, WORKERS),
+        hidden=st.frozensets(st.integers(1, len(NAMES) - 1)),
+        profile=st.sampled_from(("local", "lan")),
         pace=st.sampled_from((1.0, 0.3, 0.0)),
         seed=st.integers(0, 2**32),
     )
-    def begin(self, count: int, workers: int, pace: float, seed: int) -> None:
+    def begin(self, count: int, workers: int, hidden: Set[int], profile: str, pace: float, seed: int) -> None:
+        """`hidden` clusters cannot be dialed; the first one, which founds the mesh, always can."""
         self.pace = pace
         self.document = {
-            "run": {"profile": "local", "compute": 1.0, "spare": True},
+            "run": {"profile": profile, "compute": 1.0, "spare": True},
             "links": {"delay": 0.02},
-            "cluster": [{"name": name, "workers": workers} for name in NAMES[:count]],
+            "cluster": [
+                {"name": name, "workers": workers, "nat": n in hidden} for n, name in enumerate(NAMES[:count])
+            ],
             "expect": {"recovery": True},
         }
         self.stage = Stage(seed)
@@ -256,7 +262,7 @@ def test_a_planted_bug_shrinks_to_one_fault_and_is_replayed(
 
         @initialize(count=st.integers(1, len(NAMES)), seed=st.integers(0, 2**32))
         def begin(self, count: int, seed: int) -> None:  # type: ignore[override]
-            super().begin(count, 1, 1.0, seed)
+            super().begin(count, 1, frozenset(), "local", 1.0, seed)
 
     with pytest.raises(Breach, match="E1") as raised:
         run_state_machine_as_test(
