@@ -57,9 +57,12 @@ def show(found: dict[str, Any]) -> None:
         f"longest standstill {found['longest_standstill']:.1f} s"
     )
     eldest = found["eldest"]
-    print(f"lives of each third: descriptors beside connections {rounded(found['descriptors'])}, own MB {rounded(found['megabytes'])}")
-    ages = f"thirds of the longest life of {eldest['seconds']:.0f} s"
-    print(f"{ages}: descriptors beside connections {rounded(eldest['descriptors'])}, own MB {rounded(eldest['megabytes'])}", flush=True)
+    for whose, held in (
+        ("lives of each third", found),
+        (f"thirds of the longest life of {eldest['seconds']:.0f} s", eldest),
+    ):
+        beside, megabytes = rounded(held["descriptors"]), rounded(held["megabytes"])
+        print(f"{whose}: descriptors beside connections {beside}, own MB {megabytes}", flush=True)
 
 
 def thirds(workers: list[Worker], what: str) -> list[float]:

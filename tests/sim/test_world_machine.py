@@ -88,9 +88,7 @@ class Worlds(RuleBasedStateMachine):
         self.document = {
             "run": {"profile": profile, "compute": 1.0, "spare": True},
             "links": {"delay": 0.02},
-            "cluster": [
-                {"name": name, "workers": workers, "nat": n in hidden} for n, name in enumerate(NAMES[:count])
-            ],
+            "cluster": [{"name": name, "workers": workers, "nat": n in hidden} for n, name in enumerate(NAMES[:count])],
             "expect": {"recovery": True},
         }
         self.stage = Stage(seed)
