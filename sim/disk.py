@@ -36,7 +36,10 @@ class Disk:
 
 
 class Mounted:
-    """A disk as one process sees it (`ictp2p.disk.Disk`): once that is dead, it writes no more."""
+    """A disk as one process sees it (`ictp2p.disk.Disk`): once that is dead, it writes no more.
+
+    Nor does the process go on: what follows a write counts on it.
+    """
 
     def __init__(self, disk: Disk, process: Process, loop: SimLoop) -> None:
         self._disk = disk
@@ -51,19 +54,24 @@ class Mounted:
         """Write a value, if the process lives to see it.
 
         Raises:
-            StateError: the disk is full.
+            StateError: the disk is full, or the process has died over it.
         """
+        if self._process.alive and self._disk.before is not None:
+            self._disk.before()
+        if self._process.alive:
+            self._write(key, bytes(value))
+        if not self._process.alive:
+            raise StateError(f"cannot write {key}: the process is dead")
+
+    def _write(self, key: str, value: bytes) -> None:
         disk = self._disk
-        if self._process.alive and disk.before is not None:
-            disk.before()
         if disk.full_at is not None and disk.saves + 1 >= disk.full_at:
             raise StateError(f"cannot write {key}: No space left on device")
-        if self._process.alive:
-            disk.values[key] = bytes(value)
-            disk.saves += 1
-            if disk.seconds:
-                self._loop.block(self._process, disk.seconds)
-            if disk.saved is not None:
-                disk.saved(key, value)
-            if disk.after is not None:
-                disk.after()
+        disk.values[key] = value
+        disk.saves += 1
+        if disk.seconds:
+            self._loop.block(self._process, disk.seconds)
+        if disk.saved is not None:
+            disk.saved(key, value)
+        if disk.after is not None:
+            disk.after()

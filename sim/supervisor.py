@@ -177,15 +177,16 @@ class Supervisor:
         """What a supervisor does: start the peer until it starts, then train."""
         cluster = self._world.clusters[host.cluster]
         while True:
-            peer = host.peer = self._make_peer(host, process)
-            self._disown(host)  # of an identity that its disk could not take
-            self._owners[peer.id] = host
-            peer.telemetry.subscribe(lambda event: self._told(host, event))
-            peer.subscribe(lambda notice: self._noticed(host, process, notice))
             try:
+                peer = host.peer = self._make_peer(host, process)
+                self._owners[peer.id] = host
+                peer.telemetry.subscribe(lambda event: self._told(host, event))
+                peer.subscribe(lambda notice: self._noticed(host, process, notice))
                 await peer.start()
                 break
             except IctError as error:
+                if not process.alive:
+                    return
                 host.note("start_failed", error=f"{type(error).__name__}: {error}")
                 host.lives += 1
                 await asyncio.sleep(RESTART_PAUSE)
