@@ -1,9 +1,9 @@
 """Where the workers of a cluster stand in their sequence of calls, exchanged before each call, and what follows.
 
 Every worker makes the same calls in the same order, so a number says where it is, in one sequence of calls: who starts
-again takes its number from who is there, or begins another sequence. A group that breaks in the middle of a call leaves
+again takes its place from who is there, or begins another sequence. A group that breaks in the middle of a call leaves
 some with the answer and some without; then the numbers differ by one, and who is ahead hands its answer over. All
-conclusions here are functions of the exchanged heads alone, so all workers draw the same ones.
+conclusions here are functions of the exchanged heads, and of the group, alone, so all workers draw the same ones.
 """
 
 from __future__ import annotations
@@ -12,12 +12,30 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ictp2p.sync.mesh import Group
+from ictp2p.sync.rosters.roster import Generation
 
-_SEQUENCE = 32
-"""Bits of a number in which a sequence counts its calls; above them is the round of its first one."""
-_HEAD = struct.Struct("<QQ32sdBQQ")
+_HEAD = struct.Struct("<QQQQ32sdBQQ")
+
+
+class Place(NamedTuple):
+    """A call: the group in which its sequence of calls began (see `roster.Generation`), and its number in it, from 1.
+
+    A cluster's groups only grow. So newcomers among themselves begin a sequence above all earlier ones, also where
+    their first call is in no round. Else who slept meanwhile, and counts on, would be at their call, or one behind or
+    ahead of it, by chance.
+    """
+
+    term: int = 0
+    roster: int = 0
+    call: int = 0
+
+    @property
+    def next(self) -> Place:
+        """The call after it."""
+        return self._replace(call=self.call + 1)
 
 
 class Flag(enum.IntFlag):
@@ -27,7 +45,7 @@ class Flag(enum.IntFlag):
     MOVES = 1
     """The group is to be left now, for a newcomer."""
     FRESH = 2
-    """No call of this cluster has ended here yet, or it slept through some: it takes its number from the others."""
+    """No call of this cluster has ended here yet, or it slept through some: it takes its place from the others."""
     STATE = 4
     """The call asks for the shared state."""
     ENDED = 8
@@ -42,7 +60,7 @@ class Flag(enum.IntFlag):
 class Head:
     """One worker."""
 
-    number: int
+    place: Place
     """Of the last call that ended here."""
     version: int
     """Of the agreed state that it holds; 0 if none."""
@@ -58,7 +76,7 @@ class Head:
     def pack(self) -> bytes:
         """Its bytes, always equally many."""
         rounds = (self.settled, self.known)
-        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags, *rounds)
+        return _HEAD.pack(*self.place, self.version, self.fingerprint, self.weight, self.flags, *rounds)
 
 
 def exchange(group: Group, head: Head) -> Heads:
@@ -68,7 +86,8 @@ def exchange(group: Group, head: Head) -> Heads:
         LocalGroupError: the group broke.
     """
     found = (_HEAD.unpack(data) for data in group.all_gather(head.pack()))
-    return Heads(tuple(Head(n, v, f, w, Flag(flags), *rounds) for n, v, f, w, flags, *rounds in found), group.rank)
+    heads = (Head(Place(t, r, c), v, f, w, Flag(flags), *rounds) for t, r, c, v, f, w, flags, *rounds in found)
+    return Heads(tuple(heads), group.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +113,14 @@ class Heads:
         return any(head.flags & Flag.ENDED for head in self.all)
 
     @property
-    def newest(self) -> int:
-        """Number of the last call that the cluster has ended."""
-        return max(head.number for head in self.all)
+    def newest(self) -> Place:
+        """The last call that the cluster has ended."""
+        return max(head.place for head in self.all)
 
-    def number(self, round_: int) -> int:
-        """The number of the call that they are at, which has come to its end with this round.
-
-        Newcomers among themselves begin a sequence above all earlier ones. Else who slept meanwhile, and counts on,
-        would be at their call, or one behind it, by chance.
-        """
+    def here(self, generation: Generation) -> Place:
+        """The call that they are at, in the group of this generation."""
         anew = all(head.flags & Flag.FRESH for head in self.all)
-        return max(self.newest, round_ << _SEQUENCE) + 1 if anew else self.newest + 1
+        return (max(self.newest, Place(*generation)) if anew else self.newest).next
 
     @property
     def strange(self) -> tuple[int, ...]:
@@ -134,23 +149,23 @@ class Heads:
     def behind(self) -> tuple[int, ...]:
         """Ranks that wait for the answer to a call that others have ended."""
         settled = Flag.FRESH | Flag.ENDED
-        return tuple(r for r, h in enumerate(self.all) if not h.flags & settled and h.number < self.newest)
+        return tuple(r for r, h in enumerate(self.all) if not h.flags & settled and h.place < self.newest)
 
     @property
     def lost(self) -> bool:
         """Whether this worker is so far behind that nobody has its answer any more."""
-        return self.rank in self.behind and self.mine.number + 1 < self.newest
+        return self.rank in self.behind and self.mine.place.next < self.newest
 
     @property
     def needs(self) -> bool:
         """Whether this worker wants the answer that the others still have."""
-        return self.rank in self.behind and self.mine.number + 1 == self.newest
+        return self.rank in self.behind and self.mine.place.next == self.newest
 
     @property
     def giver(self) -> int | None:
         """Who hands the last answer over, if somebody waits for it."""
-        if any(self.all[r].number + 1 == self.newest for r in self.behind):
-            return next(r for r, h in enumerate(self.all) if h.number == self.newest)
+        if any(self.all[r].place.next == self.newest for r in self.behind):
+            return next(r for r, h in enumerate(self.all) if h.place == self.newest)
         return None
 
     @property

@@ -29,7 +29,7 @@ import torch
 from ictp2p.calls.chronicle import Chronicle, Unseen
 from ictp2p.calls.deadline import Deadline
 from ictp2p.calls.handing import Answer, receive, send
-from ictp2p.calls.heads import Flag, Head, Heads, exchange
+from ictp2p.calls.heads import Flag, Head, Heads, Place, exchange
 from ictp2p.calls.telling import as_told, in_bytes
 from ictp2p.errors import (
     Exhausted,
@@ -98,7 +98,7 @@ class Runner:
         self._deadline = deadline
         self._group: Group | None = None
         self._seen: Generation | None = None
-        self._number = 0
+        self._place = Place()
         self._fresh = True
         self._last: Answer | None = None
         self._ended = False
@@ -173,9 +173,9 @@ class Runner:
         try:
             self._last = call.act(group, heads, deadline)
         except (RoundMissed, MeshMismatch) as error:  # a mate whom the leader could not tell is told in the next group
-            self._fail(heads.number(heads.settled), call, error)
+            self._fail(heads.here(group.generation), call, error)
             raise
-        self._conclude(heads.number(self._chronicle.settled))
+        self._conclude(heads.here(group.generation))
         return False  # see once more whether everybody has it
 
     def _head(self, group: Group, call: Call[R]) -> Head:
@@ -186,7 +186,7 @@ class Runner:
         rounds, seen = (self._chronicle.settled, self._chronicle.known), self._chronicle.seen
         if seen is not None and seen.close.round == rounds[1]:
             flags |= Flag.SAW | (Flag.TOLD if seen.workers else Flag.NONE)
-        return Head(self._number, self.version(), call.fingerprint, call.weight, flags, *rounds)
+        return Head(self._place, self.version(), call.fingerprint, call.weight, flags, *rounds)
 
     def _shown(self, group: Group, heads: Heads) -> Unseen | None:
         """Have the round that is to be accounted for from a mate that has seen it whole; None if nobody has."""
@@ -245,13 +245,13 @@ class Runner:
         self._aside = min(2.0 * self._aside, _MOST_ASIDE)
         self._mesh.calls_ready(True)
 
-    def _conclude(self, number: int) -> None:
-        self._number, self._fresh, self._ended = number, False, True
+    def _conclude(self, place: Place) -> None:
+        self._place, self._fresh, self._ended = place, False, True
 
-    def _fail(self, number: int, call: Call[R], error: IctError) -> None:
-        """The call that has this number is over here, with an error; nobody gets an older answer for it."""
+    def _fail(self, place: Place, call: Call[R], error: IctError) -> None:
+        """The call that is in this place is over here, with an error; nobody gets an older answer for it."""
         self._last = Answer(call.fingerprint, in_bytes(error), _NOTHING, failed=True)
-        self._number, self._fresh = number, False
+        self._place, self._fresh = place, False
 
     # ------------------------------------------------------------ bringing others up to date
 
@@ -275,9 +275,9 @@ class Runner:
         return source is not None or bool(heads.behind)
 
     def _hand(
-        self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int | None
+        self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, place: Place | None
     ) -> None:
-        """Copy an answer from one rank to all, and take it for our own if it is wanted: of the call that has a number.
+        """Copy an answer from one rank to all, and take it for our own if it is wanted: of the call in a place.
 
         A lesson is of none that the others are at: who was taught is the newcomer that it was, anywhere in its program.
         """
@@ -290,12 +290,12 @@ class Runner:
             return
         if received.fingerprint != call.fingerprint:
             mismatch = MeshMismatch(f"this worker calls {call.text}; the others of its cluster called something else")
-            if number is not None:
-                self._fail(number, call, mismatch)
+            if place is not None:
+                self._fail(place, call, mismatch)
             raise mismatch
         self._last, self._ended = received, True
-        if number is not None:
-            self._conclude(number)
+        if place is not None:
+            self._conclude(place)
 
     # ------------------------------------------------------------ the group
 
@@ -309,7 +309,7 @@ class Runner:
         group = self._group
         self._drop()
         if group is not None and group.rank == 0:
-            self._mesh.roster_boundary(self._number)
+            self._mesh.roster_boundary(self._place.call)
 
     def _broke(self, error: LocalGroupError) -> None:
         self._drop()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
-from ictp2p.calls.heads import Flag, Head, Heads
+from ictp2p.calls.heads import Flag, Head, Heads, Place
 from ictp2p.calls.rounds import AllReduce
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.plan import one_shot_plan
@@ -32,7 +32,7 @@ def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_s
     fake.attempts = [(wrong, [(0, 3), (3, 9)]), (right, [(5, 10), (0, 5)])]
     mine = torch.zeros(10)
     call = AllReduce(fake, Past(Chronicle(PeerId("1" * 32), CLUSTERS[0]), fake), Addend(Bundle(mine), "avg"))
-    heads: Any = Heads((Head(0, 0, call.fingerprint, 1.0, Flag.NONE),), 0)
+    heads: Any = Heads((Head(Place(), 0, call.fingerprint, 1.0, Flag.NONE),), 0)
     with patch.object(digest, "BLOCK", 16):
         answer = call.act(fake, heads, SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]
         assert fake.kept is not None
@@ -79,7 +79,7 @@ class Unseen(Alone):
         """It is here."""
 
     def act(self) -> Tensor:
-        heads: Any = Heads((Head(0, 0, self.call.fingerprint, 1.0, Flag.NONE),), 0)
+        heads: Any = Heads((Head(Place(), 0, self.call.fingerprint, 1.0, Flag.NONE),), 0)
         deadline: Any = SimpleNamespace(check=lambda: None)
         answer = self.call.act(self, heads, deadline)  # type: ignore[arg-type]
         self.done = self.call.accept(answer)

@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "newcomers-count-from-one",
         "Newcomers that are alone begin a sequence of calls of their own, above the one of who sleeps meanwhile.",
-        "max(self.newest, round_ << _SEQUENCE) + 1 if anew else",
-        "max(self.newest, 0) + 1 if anew else",
+        "(max(self.newest, Place(*generation)) if anew else self.newest).next",
+        "self.newest.next",
         ("calls/test_heads.py::test_who_slept_while_newcomers_began_is_in_another_sequence_than_they",),
     ),
     Mutation(
