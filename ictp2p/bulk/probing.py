@@ -47,6 +47,8 @@ class Probing:
         self._new_tag = new_tag
         self._clock = clock
         self._sending: dict[Probe | Turn, None] = {}
+        self._stops = 0
+        """How often all were stopped: one that was asked for before the last time is not wanted any more."""
         self._measured: dict[PeerId, _Blasts] = {}
 
     async def probe(self, peer: PeerId, size: int, timeout: float) -> ProbeResult:
@@ -54,10 +56,10 @@ class Probing:
         if not 0 < size <= MAX_PROBE:
             raise ConfigError(f"probe of {size} bytes is not within 1..{MAX_PROBE}")
         result: ProbeResult | None = None
+        measure = partial(self._blast, peer, size, self._stops)
         try:
             async with asyncio.timeout(timeout):
                 first = await self._pool.connection(peer, timeout)
-                measure = partial(self._blast, peer, size)
                 result = await measure((first, *self.stripes.beside(first)))
                 if not result.limited and self.undecided(peer, result.size, result.seconds):
                     result = await self.stripes.compared(first, result, measure)
@@ -74,7 +76,8 @@ class Probing:
         return self.stripes.promising(first, size / seconds)
 
     def stop(self) -> None:
-        """End all probes that are under way from here: the links are needed."""
+        """End all probes from here that are under way, and begin none that was asked for: the links are needed."""
+        self._stops += 1
         for probe in tuple(self._sending):
             probe.stop()
 
@@ -98,15 +101,15 @@ class Probing:
         if not self._pool.among(connection.peer):
             self._measured.pop(connection.peer, None)
 
-    async def _blast(self, peer: PeerId, size: int, connections: Sequence[BulkConnection]) -> ProbeResult:
-        """Probe some connections to `peer` as one, when it is our turn."""
+    async def _blast(self, peer: PeerId, size: int, stops: int, connections: Sequence[BulkConnection]) -> ProbeResult:
+        """Probe some connections to `peer` as one, when it is our turn, unless there were more than so many stops."""
         tag, first = self._new_tag(), connections[0]
         probe, turn = Probe(tag, size, self._bulk.profile.probe, self._clock), Turn()
         self._sending[turn] = None
         try:
             self._bulk.join(peer, tag, turn, first)
             first.send(Kind.ASK, tag)
-            if not await turn.granted:
+            if not await turn.granted or stops != self._stops:  # stopped before it had asked, or as it was granted
                 return ProbeResult(0, 0.0, True)
             self._bulk.part(peer, tag, turn)
             self._sending[probe] = None

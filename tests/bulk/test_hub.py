@@ -209,6 +209,33 @@ async def test_a_probe_that_is_not_wanted_any_more_has_sent_nothing_and_takes_no
     assert (await world.bulks[b].probe(target, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
 
 
+async def test_a_probe_that_is_granted_and_stopped_at_once_sends_nothing(mesh: Meshes) -> None:
+    """Regression: who was asked for a state and granted a probe in one read of a connection sent both."""
+    world = mesh(2)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, 64_000_000, timeout=5))
+    await asyncio.sleep(0)
+    (turn,) = world.bulks[a].probing._sending
+    while not turn.granted.done():
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    assert (await probing).size == 0
+    assert connection.written < PROBE_CHUNK
+    assert (await world.bulks[a].probe(b, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
+
+
+async def test_a_probe_whose_connection_is_still_made_when_all_are_stopped_begins_no_more(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, 64_000_000, timeout=5))
+    while not world.links:
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    assert (await probing).size == 0
+    assert (await world.bulks[a].connection(b, 1)).written < PROBE_CHUNK
+
+
 async def test_who_gives_up_a_probe_gives_its_turn_back(mesh: Meshes) -> None:
     """Regression: it was granted to nobody, and all others waited until its seconds were over."""
     world = mesh(4, profile=BulkProfile(probe=2.0, stall=30.0))

@@ -108,6 +108,19 @@ async def test_what_was_cut_short_says_nothing_and_is_tried_again(mesh: Meshes) 
     assert not world.bulks[a].probing.undecided(b, SIZE, 1.0)
 
 
+async def test_several_are_not_probed_where_probes_were_stopped_as_they_were_made(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.links) < 2:
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    assert not (await probing).limited, "what one connection carried was measured"
+    assert len([told for _, _, told in world.samples if told.direction == "in"]) == 1
+    assert beside(world.bulks[a], b) == ()
+    assert world.bulks[a].probing.undecided(b, SIZE, 1.0), "another probe finds out"
+
+
 async def test_who_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:
     world = mesh(2)
     world.block((0, 1))

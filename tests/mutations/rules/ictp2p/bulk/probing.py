@@ -20,6 +20,16 @@ MUTATIONS: Final = (
         ("bulk/test_hub.py::test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends",),
     ),
     Mutation(
+        "probe-begun-after-its-stop",
+        "Of probes that are stopped one that was just granted, or whose connections are being made, does not begin.",
+        " or stops != self._stops:",
+        ":",
+        (
+            "bulk/test_hub.py::test_a_probe_that_is_granted_and_stopped_at_once_sends_nothing",
+            "bulk/test_stripes.py::test_several_are_not_probed_where_probes_were_stopped_as_they_were_made",
+        ),
+    ),
+    Mutation(
         "lost-probe-in-a-cycle",
         "A probe whose connection is lost lets go of it.",
         "            del user, turn, probe  # they",
