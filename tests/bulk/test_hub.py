@@ -209,6 +209,28 @@ async def test_a_probe_that_is_not_wanted_any_more_has_sent_nothing_and_takes_no
     assert (await world.bulks[b].probe(target, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
 
 
+async def test_a_probe_may_take_longer_than_a_peer_may_be_silent(mesh: Meshes) -> None:
+    """Regression: with a stall deadline below a probe's two seconds it cost each slow link its connection."""
+    world = mesh(2, profile=BulkProfile(stall=0.4, rate=1e6))
+    a, b = world.names
+    result = await world.bulks[a].probe(b, 64_000_000, timeout=5)
+    assert result.seconds > 1.0
+    assert not result.limited
+
+
+async def test_whose_probe_is_never_measured_is_given_up(mesh: Meshes) -> None:
+    world = mesh(2, profile=BulkProfile(stall=0.4))
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, PROBE_CHUNK, timeout=5))
+    while connection.written < PROBE_CHUNK:
+        await asyncio.sleep(0)
+    for end in world.ends(1):
+        end.frozen = True
+    with pytest.raises(ConnectionLost, match=r"sent nothing for 0\.4 s"):
+        await probing
+
+
 async def test_a_probe_that_is_granted_and_stopped_at_once_sends_nothing(mesh: Meshes) -> None:
     """Regression: who was asked for a state and granted a probe in one read of a connection sent both."""
     world = mesh(2)
