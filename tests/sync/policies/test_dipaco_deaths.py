@@ -30,27 +30,43 @@ from tests.sync.policies.paths import (
 )
 
 
-def there_before(
-    world: Any, data: Mapping[str, Mapping[str, Array]], steps: int, come: threading.Event
-) -> Callable[[str], Callable[[Any], Any]]:
-    """What three clusters do who all have trained so many steps before d may come, and train on."""
-    there = threading.Barrier(3)
+def joined_by_d(
+    world: Any,
+    data: Mapping[str, Mapping[str, Array]],
+    steps: int,
+    entered: Callable[[torch.nn.ModuleDict], None],
+) -> None:
+    """Have three clusters train, and d with them once each has trained so many steps, all to the end of their data.
 
-    def old(cluster: str) -> Callable[[Any], Any]:
+    Gives `entered` the modules of d, which begin at other values, before their first step.
+    """
+    there, come = threading.Barrier(3), threading.Event()
+
+    def body(cluster: str) -> Callable[[Any], Any]:
+        new, mine = cluster == "d", data[cluster]
+
         def run(mesh: Any) -> Any:
-            model = path(PATHS[cluster])
+            model = path("".join(mine), 50.0 if new else 0.0)
             inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
             with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
-                train(model, inner, data[cluster], range(steps))
-                there.wait(DEADLINE)
-                world.clusters.setdefault("d", type(world.clusters["a"])(1))
-                come.set()
-                train(model, inner, data[cluster], range(steps, len(next(iter(data[cluster].values())))))
+                if new:
+                    entered(model)
+                else:
+                    train(model, inner, mine, range(steps))
+                    there.wait(DEADLINE)
+                    world.clusters.setdefault("d", type(world.clusters["a"])(1))
+                    come.set()
+                train(model, inner, mine, range(0 if new else steps, len(next(iter(mine.values())))))
                 return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
 
         return run
 
-    return old
+    threads = [world.start(f"{c}_0", body(c)) for c in PATHS]
+    assert come.wait(DEADLINE)
+    threads.append(world.start("d_0", body("d")))
+    for thread in threads:
+        thread.join(30)
+    assert not world.errors, world.errors
 
 
 def test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains(make_world: Any) -> None:
@@ -58,24 +74,12 @@ def test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains(make_w
     world = make_world(a=1, b=1, c=1)
     data = {c: rows(n, 3 * EVERY, names) for n, (c, names) in enumerate(PATHS.items())}
     data["d"] = rows(7, EVERY, "wxz")
-    come = threading.Event()
-    old = there_before(world, data, EVERY, come)
     begun: dict[str, Array] = {}
 
-    def new(mesh: Any) -> Any:
-        model = path("wxz", 50.0)
-        inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
-        with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
-            begun.update({m: part.p.detach().numpy().copy() for m, part in model.items()})
-            train(model, inner, data["d"], range(EVERY))
-            return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
+    def entered(model: Any) -> None:
+        begun.update({m: part.p.detach().numpy().copy() for m, part in model.items()})
 
-    threads = [world.start(f"{c}_0", old(c)) for c in PATHS]
-    assert come.wait(DEADLINE)
-    threads.append(world.start("d_0", new))
-    for thread in threads:
-        thread.join(30)
-    assert not world.errors, world.errors
+    joined_by_d(world, data, EVERY, entered)
     golden = Golden(PATHS, dict.fromkeys("abcd", 1.0))
     golden.steps(data, range(EVERY))
     golden.meet("abc")
@@ -142,23 +146,11 @@ def test_who_was_away_when_a_module_was_begun_anew_brings_back_what_it_knows(mak
     data["d"] = rows(7, EVERY, "x")
     world.absent = {3: {"b"}}
     world.faults["a/0", "outer_round", 3] = killed
-    come = threading.Event()
-    old = there_before(world, data, 2 * EVERY, come)
 
-    def new(mesh: Any) -> Any:
-        model = path("x", 50.0)
-        inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
-        with DiPaCo(mesh, model, inner, nesterov, sync_every=EVERY) as policy:
-            assert model["x"].p.detach().min() > 25.0, "nobody else was there to give it more"
-            train(model, inner, data["d"], range(EVERY))
-            return {m: policy.state.committed[f"{m}.p"].numpy().copy() for m in model}, policy.digest()
+    def entered(model: Any) -> None:
+        assert model["x"].p.detach().min() > 25.0, "nobody else was there to give it more"
 
-    threads = [world.start(f"{c}_0", old(c)) for c in PATHS]
-    assert come.wait(DEADLINE)
-    threads.append(world.start("d_0", new))
-    for thread in threads:
-        thread.join(30)
-    assert not world.errors, world.errors
+    joined_by_d(world, data, 2 * EVERY, entered)
     (b, b_digest), (d, d_digest) = world.results["b_0"], world.results["d_0"]
     np.testing.assert_array_equal(b["x"], d["x"])
     assert np.abs(b["x"] - POOL["x"]).max() < 25.0, "it goes on from what b held of it"

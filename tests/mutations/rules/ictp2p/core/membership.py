@@ -10,9 +10,6 @@ MUTATIONS: Final = (
         "Who said goodbye and leads again is dialed: it may be unable to dial us.",
         "            self._meetings.departed.discard(card.leader)\n",
         "            pass\n",
-        (
-            "core/test_stack_dialing.py"
-            "::test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial",
-        ),
+        ("core/test_stack_dialing.py::test_who_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial",),
     ),
 )
