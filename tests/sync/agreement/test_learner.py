@@ -16,7 +16,9 @@ from tests.sync.agreement.agreeing import LINEAGE, A, B, C, D, E, Net, change, n
 
 SPEC = Spec("reduce", "", "float32", 1, "sum", "none")
 VOTERS = (A, B, C, D, E)
-WORDS = st.tuples(st.sampled_from(["propose", "accept"]), st.sampled_from(VOTERS), st.integers(1, 3))
+BALLOTS = (Ballot(1, A), Ballot(2, B))
+WORDS = st.tuples(st.sampled_from(BALLOTS), st.sampled_from(VOTERS))
+"""A ballot, and who accepts it; its proposer does by what it proposes."""
 
 
 def opening(tip: Value, *leaders: PeerId) -> Open:
@@ -38,16 +40,15 @@ def sent(effects: Effects, kind: type) -> list[PeerId]:
 
 
 @given(st.lists(WORDS, max_size=30))
-def test_only_what_a_quorum_has_accepted_under_one_ballot_is_learnt(words: list[tuple[str, PeerId, int]]) -> None:
+def test_only_what_a_quorum_has_accepted_under_one_ballot_is_learnt(words: list[tuple[Ballot, PeerId]]) -> None:
     """A value per ballot, as proposers see to; words arrive in any order, repeated, or never."""
     learner = Learner()
     accepted: dict[Ballot, set[PeerId]] = {}
     proposed: dict[Ballot, Value] = {}
-    for what, who, number in words:
-        ballot = Ballot(number, A if what == "accept" else who)
+    for ballot, who in words:
         accepted.setdefault(ballot, set()).add(who)
-        if what == "propose":
-            proposed[ballot] = replace(genesis(LINEAGE, who), round=number)
+        if who == ballot.proposer:
+            proposed[ballot] = replace(genesis(LINEAGE, who), round=ballot.number)
             learner.proposed(ballot, proposed[ballot])
         else:
             learner.accepted(who, ballot)

@@ -58,10 +58,11 @@ def test_who_is_late_for_each_look_tells_of_it_all_the_same() -> None:
         assert now <= 10 * 60.0
 
 
-@given(st.lists(st.tuples(st.booleans(), st.floats(0.0, 5.0)), max_size=30))
-def test_loss_and_return_are_told_in_turn_and_once_each(story: list[tuple[bool, float]]) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.floats(0.0, 5.0)), max_size=10))
+def test_loss_and_return_are_told_in_turn_and_once_each(story: list[tuple[bool, int, float]]) -> None:
+    """In a story of so many looks in a row, with as many seconds from one to the next."""
     watch, now, lost = QuorumWatch(DEADLINE), 0.0, False
-    for stuck, seconds in story:
+    for stuck, seconds in [(stuck, seconds) for stuck, looks, seconds in story for _ in range(looks)]:
         now += seconds
         if watch.stuck(now) if stuck else watch.free():
             assert stuck != lost
