@@ -267,7 +267,7 @@ class Peer(CollectiveCalls, _MeshMethods):
         That is a round of a policy or of a collective call, once a state is shared; before that, there is none to wait
         for. Only `steps` looks, before each batch: a program that is not in it is told by the events `life` and `phase`
         that it was asked, by `drained` that it may leave, and goes on until it calls `close`. Without a quorum there is
-        no such round, and `steps` waits for one; whoever has no time for that calls `close`.
+        no such round: the inner step that waits for one raises `PeerClosed` after `global_timeouts.stall`.
         """
         reached = self._reached()
         if self._draining_from is None:

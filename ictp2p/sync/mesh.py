@@ -219,6 +219,14 @@ class Mesh(Protocol):
         """
         ...
 
+    def check_leaving(self) -> None:
+        """Called now and then while this worker waits for others: see that it may, if it was asked to leave.
+
+        Raises:
+            PeerClosed: it has to leave, for no round can come after which it would.
+        """
+        ...
+
     def leave_together(self, left: bool | None) -> None:
         """Say whether it may, where that is agreed with the ranks that hold other shards; None where it is not."""
         ...

@@ -38,6 +38,7 @@ from ictp2p.sync.values import Spec, StateRef
 from ictp2p.training import succession
 from ictp2p.training.conversation import IDLE, Conversation
 from ictp2p.training.heard import Heard
+from ictp2p.training.last_round import LastRound
 from ictp2p.training.said import Said
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NO_STATE = StateRef(0, b"", ())
+_LOOK = 1.0
+"""Seconds between two looks of who waits for a roster."""
 _WORDS = 500
 """Characters of a reason that the others are told."""
 
@@ -71,6 +74,7 @@ class TrainingMesh:
         self._life = life
         self._said = Said(peer)
         self._heard = Heard(peer.threads.condition())
+        self._last_round = LastRound(peer)
         self.global_state: GlobalState | None = None
         """What `serve_state` was given."""
         self.evict: Callable[[], None] = lambda: None
@@ -78,7 +82,6 @@ class TrainingMesh:
         self._policy_in = False
         self._ready = False
         """Whether the machine knows that this worker wants into the group."""
-        self._leaves = False
         self.left_together: bool | None = None
         """Whether it may, with the ranks that hold the other shards of its model; None if there are none."""
         self._in_vain = False
@@ -127,13 +130,24 @@ class TrainingMesh:
             newest = self._heard.newest
             self._peer.attends("waits", oldest)  # again with each that comes: it may leave out who stands still
             try:
-                roster = self._heard.roster(oldest, newest, lambda: deadline - self._peer.clock())
+                roster = self._next_roster(oldest, newest, deadline)
             except TimeoutError:
                 self._waits_in_vain()
                 why = "" if self._policy_in else "; no call is let in while its cluster trains with a policy"
                 raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s{why}") from None
         self._in_vain = False
         return roster
+
+    def _next_roster(self, oldest: Generation, newest: Generation, deadline: float) -> Roster | None:
+        """See `Heard.roster`; a worker that was asked to leave looks meanwhile whether it may wait."""
+        while True:
+            if self._policy_in:  # else a call waits, which has a deadline
+                self.check_leaving()
+            try:
+                return self._heard.roster(oldest, newest, lambda: min(_LOOK, deadline - self._peer.clock()))
+            except TimeoutError:
+                if self._peer.clock() >= deadline:
+                    raise
 
     def _waits_in_vain(self) -> None:
         """Tell people, once for each wait, that this worker is in no group; calls end by their own deadline."""
@@ -187,11 +201,16 @@ class TrainingMesh:
             PeerClosed: it has left.
         """
         self._heard.check()
-        return self._leaves
+        return self._last_round.asked
 
     def asked_to_leave(self) -> None:
         """It was."""
-        self._leaves = True
+        self._last_round.asked = True
+
+    def check_leaving(self) -> None:
+        """See that what is waited for may still come before this worker leaves."""
+        state = self.global_state
+        self._last_round.check(trains=state is not None and state.version > 0)
 
     def leave_together(self, left: bool | None) -> None:
         """Have `Peer.drained` be what the ranks of a sharded model agree on; None for this worker alone again."""

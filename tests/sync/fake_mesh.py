@@ -91,6 +91,9 @@ class FakeMesh:
     leaves = False
     left_together: bool | None = None
 
+    def check_leaving(self) -> None:
+        pass
+
     def leave_together(self, left: bool | None) -> None:
         self.left_together = left
 

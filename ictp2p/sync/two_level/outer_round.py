@@ -150,7 +150,8 @@ class OuterRound:
         self._weights.take_over(state)
 
     def _lead(self, group: Group) -> None:
-        publisher = Publisher(group, self._weights.average, () if self._company is None else (self._company.wait,))
+        company = () if self._company is None else (self._company.wait,)
+        publisher = Publisher(group, self._weights.average, (*company, self._peer.check_leaving))
         try:
             verdict = self._leader.decide(publisher)
         except (PeerClosed, LocalGroupError):
@@ -166,8 +167,9 @@ class OuterRound:
             share_state(group, self._weights.state, 0, verdict.version)
 
     def _follow(self, group: Group) -> None:
-        weights = self._weights
-        verdict = follow(group, weights.average, self._contribution.finish, self._restarted, weights.arrived)
+        weights, finish = self._weights, self._contribution.finish
+        leaving = self._peer.check_leaving
+        verdict = follow(group, weights.average, finish, self._restarted, weights.arrived, leaving)
         if verdict.kind is Kind.ADOPT:
             self._phase("missed")
             share_state(group, self._weights.state, 0, verdict.version)

@@ -150,6 +150,7 @@ def follow(
     complete: Callable[[], object],
     restarted: Callable[[int, Sequence[Participant]], object] = lambda attempt, parts: None,
     taken: Callable[[int, int], object] = lambda start, stop: None,
+    waits: Callable[[], object] = lambda: None,
 ) -> Verdict:
     """A follower's end: take the average as it comes, and the verdict.
 
@@ -159,6 +160,7 @@ def follow(
         complete: called each time all of an attempt has arrived.
         restarted: called each time the leader begins an attempt, with its number and who takes part.
         taken: called with each range `[start, stop)` that has arrived in it.
+        waits: called each time the leader says that the mesh takes its time; may raise, to wait no longer.
 
     Raises:
         LocalGroupError: the group broke, or the leader sent what makes no sense.
@@ -174,7 +176,9 @@ def follow(
             taken(number, stop)
             if arrived == average.numel():
                 complete()
-        elif kind is not Kind.WAIT:
+        elif kind is Kind.WAIT:
+            waits()
+        else:
             return Verdict(kind, number, digest, stop, text)
 
 

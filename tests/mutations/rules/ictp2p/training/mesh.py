@@ -26,4 +26,11 @@ MUTATIONS: Final = (
         "            pass\n",
         ("training/test_mesh.py::test_a_fetch_that_was_given_up_does_nothing_more_to_the_state",),
     ),
+    Mutation(
+        "newcomer-cannot-leave",
+        "A worker that was asked to leave looks whether it may wait also while it is in no group.",
+        "            if self._policy_in:  # else a call waits",
+        "            if False:  # else a call waits",
+        ("sim/test_last_round.py::test_it_leaves_after_the_stall_whether_it_leads_or_follows_or_was_never_let_in",),
+    ),
 )

@@ -15,8 +15,15 @@ MUTATIONS: Final = (
     Mutation(
         "followers-step-at-the-end",
         "A follower steps from what has arrived while the rest is on its way.",
-        "self._contribution.finish, self._restarted, weights.arrived)",
-        "self._contribution.finish, self._restarted)",
+        "finish, self._restarted, weights.arrived, leaving)",
+        "finish, self._restarted, waits=leaving)",
         ("sync/two_level/test_policy_rounds.py::test_leader_and_followers_step_while_the_average_arrives",),
+    ),
+    Mutation(
+        "leader-cannot-leave",
+        "A leader that was asked to leave looks whether it may wait for the mesh.",
+        "(*company, self._peer.check_leaving)",
+        "company",
+        ("sim/test_last_round.py::test_it_leaves_after_the_stall_whether_it_leads_or_follows_or_was_never_let_in",),
     ),
 )
