@@ -223,6 +223,13 @@ class Handle(Protocol):
         """
         ...
 
+    def wants_out(self, device: Device) -> None:
+        """Say that no training thread wants into the group any more, and so that rounds need not wait either.
+
+        A peer that stands still is waited for no longer than `global_timeouts.connect`; it hears it once it goes on.
+        """
+        ...
+
     def attends(self, stage: Stage, generation: Generation) -> None:
         """What the training thread is at: it waits for a later roster, meets the others of one, or yields to them."""
         ...

@@ -196,6 +196,13 @@ class ProcessHandle:
         """Say whether a training thread wants into the cluster's group."""
         self._ask(to_peer.Wants(ready, device, calls), None)
 
+    def wants_out(self, device: Device) -> None:
+        """Say that none wants into it any more."""
+        self._requests.ask(to_peer.Wants(False, device, False), None)
+        told = self._requests.ask(to_peer.SetTraining(False), None)
+        with contextlib.suppress(TimeoutError):
+            self.wait(told, self.config.global_timeouts.connect)
+
     def attends(self, stage: Stage, generation: Generation) -> None:
         """What the training thread is at: it waits for a later roster, meets the others of one, or yields to them."""
         self._ask(to_peer.Attends(stage, generation), None)

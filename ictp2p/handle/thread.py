@@ -161,6 +161,17 @@ class ThreadHandle:
         """Say whether a training thread wants into the cluster's group."""
         self.loop.call(lambda: self.service.wants(ready, device, calls))
 
+    def wants_out(self, device: Device) -> None:
+        """Say that none wants into it any more."""
+
+        async def tell() -> None:
+            self.service.wants(False, device, False)
+            self._peer.set_training(False)
+
+        told = self.loop.submit(tell)
+        with contextlib.suppress(TimeoutError):
+            self.loop.wait(told, self.config.global_timeouts.connect)
+
     def attends(self, stage: Stage, generation: Generation) -> None:
         """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
         self.loop.call(lambda: self.service.attends(stage, generation))

@@ -32,14 +32,14 @@ class Said:
         self.device = device
         described = describe(device)
         if described != self._wanted:
-            self._wants(True, described, calls)
+            self._peer.equip(described)
+            self._peer.wants(True, described, calls)
             self._wanted = described
 
     def wants_out(self) -> None:
         """Say that it does not, and so that rounds need not wait either."""
-        self._wants(False, describe(self.device))
-        self._wanted = None
-        self.trains(False)
+        self._peer.wants_out(describe(self.device))
+        self._wanted, self._training = None, False
 
     def trains(self, training: bool) -> None:
         """Say whether rounds have to wait for this cluster."""
@@ -51,7 +51,3 @@ class Said:
         """Say that rounds need not wait yet, whatever was said before."""
         self._peer.set_training(False)
         self._training = False
-
-    def _wants(self, ready: bool, described: Device, calls: bool = False) -> None:
-        self._peer.equip(described)
-        self._peer.wants(ready, described, calls)

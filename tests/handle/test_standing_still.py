@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import ictp2p
 from ictp2p.calls.deadline import Deadline
@@ -77,6 +78,22 @@ def test_who_counts_seconds_does_not_wait_for_room_in_the_line_to_a_process_that
         peer.status()  # it goes on, however long that takes
         with pytest.raises(RoundTimeout, match="1 of 2 clusters take part"):
             peer.gather(2, timeout=0.1)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_policy_ends_though_the_peer_stands_still_which_hears_of_it_once_it_goes_on(isolation: str) -> None:
+    """Regression: a program that was interrupted waited at its end for a peer that was stopped, for ever."""
+    model = torch.nn.Linear(1, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    quick = replace(config("a").global_timeouts, connect=0.5)
+    with ictp2p.Peer(config("a", isolation, global_timeouts=quick)) as peer:
+        policy = ictp2p.DiLoCo(peer, model, inner, sync_every=2)
+        policy.__enter__()
+        with standing_still(peer._handle):
+            policy.__exit__()
+        assert peer.status()["clusters"][0]["training"] is False
+        peer.all_reduce([torch.ones(1)])  # the group is free for it
 
 
 def test_who_leaves_does_not_wait_for_a_thread_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:

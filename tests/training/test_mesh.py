@@ -91,6 +91,9 @@ class Listening:
     def wants(self, ready: bool, device: object, calls: bool) -> None:
         self.told.append(("wants", ready, calls))
 
+    def wants_out(self, device: object) -> None:
+        self.told.append(("wants", False))
+
     def attends(self, stage: str, generation: tuple[int, int]) -> None:
         self.told.append(("attends", stage, generation))
 
@@ -129,7 +132,7 @@ def test_calls_wait_longer_for_workers_of_the_last_group_than_a_policy() -> None
     mesh.roster_ready(True)
     assert [told for told in peer.told if told[0] == "wants"] == [
         ("wants", True, True),
-        ("wants", False, False),
+        ("wants", False),
         ("wants", True, False),
     ]
 

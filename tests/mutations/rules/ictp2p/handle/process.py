@@ -47,4 +47,14 @@ MUTATIONS: Final = (
         "        for round_ in self._rounds.values():",
         ("handle/test_process_ends.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
     ),
+    Mutation(
+        "policy-ends-with-a-process",
+        "The end of a policy does not wait for a process that stands still.",
+        "            self.wait(told, self.config.global_timeouts.connect)\n",
+        "            self.wait(told)\n",
+        (
+            "handle/test_standing_still.py"
+            "::test_a_policy_ends_though_the_peer_stands_still_which_hears_of_it_once_it_goes_on",
+        ),
+    ),
 )

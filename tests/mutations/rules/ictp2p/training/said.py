@@ -6,17 +6,10 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
-        "ended-training-waited-for",
-        "Rounds do not wait for a cluster whose training has ended.",
-        "        self.trains(False)\n",
-        "",
-        ("test_peer.py::test_rounds_do_not_wait_for_a_cluster_that_has_ended_its_training",),
-    ),
-    Mutation(
         "wishes-said-once-for-good",
         "Who wants into its cluster's group after it has left says so again.",
-        "        self._wanted = None\n        self.trains",
-        "        self.trains",
+        "self._wanted, self._training = None, False",
+        "self._training = False",
         ("training/test_said.py::test_the_peer_is_told_what_it_does_not_know_and_nothing_twice",),
     ),
 )
