@@ -41,6 +41,26 @@ async def test_a_data_folder_that_cannot_be_read_is_let_go_of(tmp_path: Path, da
     await AsyncPeer(config("a", data_dir=str(tmp_path))).close()
 
 
+async def test_a_damaged_address_book_costs_no_peer_its_identity(tmp_path: Path) -> None:
+    """Regression: it was refused as if it held promises, and the worker came back as another peer, without its vote."""
+    book = tmp_path / "addresses.ict"
+    async with mesh("a") as (founder,):
+        peer = AsyncPeer(config("b", founder, data_dir=str(tmp_path)))
+        await peer.start()
+        await until(book.exists)
+        await peer.close()
+        good = book.read_bytes()
+        book.write_bytes(good[:-1])
+        again = AsyncPeer(config("b", founder, data_dir=str(tmp_path)))
+        try:
+            await again.start()
+            assert again.id == peer.id
+            assert any("addresses.ict in data_dir" in told.fields["text"] for told in again.telemetry.events("warning"))
+            await until(lambda: book.read_bytes() == good)
+        finally:
+            await again.close()
+
+
 async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     founder = AsyncPeer(config("a", data_dir=str(original)))

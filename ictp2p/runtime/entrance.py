@@ -35,9 +35,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from ictp2p.config import Config
 from ictp2p.core import views
 from ictp2p.core.stack import Core
-from ictp2p.disk import Disk
+from ictp2p.disk import SUFFIX, Disk
 from ictp2p.edge.control import SelfConnection
-from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch, untraced
+from ictp2p.errors import HandshakeFailed, IctError, StateError, TurnedAway, Unreachable, VersionMismatch, untraced
 from ictp2p.types import Address, PeerId
 
 _BOOK = "addresses"
@@ -74,7 +74,7 @@ class Entrance:
         join: Callable[[], None],
         warn: Callable[[str], object],
     ) -> None:
-        self._seeds = config.seeds
+        self._seeds, self._folder = config.seeds, config.data_dir
         self._timeouts = config.global_timeouts
         self._disk = disk
         self._core = core
@@ -83,7 +83,9 @@ class Entrance:
         self._join = join
         self._warn = warn
         self._inside = asyncio.Event()
-        self._book = tuple((disk.load(_BOOK) or b"").decode().split())
+        self._damaged = ""
+        """The file of addresses, if it cannot be read."""
+        self._book = self._kept_book()
         former = (Address.parse(text) for text in self._book)
         self._former = tuple(a for a in former if a not in self._seeds)
         """Whom this peer knew in a former life."""
@@ -103,6 +105,8 @@ class Entrance:
             Unreachable: no seed let us in within the deadline; the message says what each answered.
             TurnedAway, VersionMismatch: every seed refused us for good; or whoever answered a peer that resumes did.
         """
+        if self._damaged:
+            self._warn(f"{self._damaged} cannot be read: this peer goes by `join`, and by who dials it, to the others")
         if self._core.m.rounds.tip is not None:
             await self._resume()
         elif self._seeds:
@@ -129,6 +133,14 @@ class Entrance:
         if book and book != self._book:
             self._book = book
             self._disk.save(_BOOK, "\n".join(book).encode())
+
+    def _kept_book(self) -> tuple[str, ...]:
+        """The addresses that are on disk. There is no promise in them, so who cannot read them does without."""
+        try:
+            return tuple((self._disk.load(_BOOK) or b"").decode().split())
+        except StateError:
+            self._damaged = f"{_BOOK}{SUFFIX} in data_dir {self._folder!r}"
+            return ()
 
     def _sought(self, turn: int) -> Sequence[Address]:
         """Where to look for others now."""

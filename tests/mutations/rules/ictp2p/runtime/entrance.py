@@ -89,4 +89,11 @@ MUTATIONS: Final = (
         "self._answers[address] = error",
         ("runtime/test_entrance.py::test_what_a_dial_in_vain_worked_with_is_not_kept_with_its_answer",),
     ),
+    Mutation(
+        "damaged-address-book",
+        "A peer whose file of addresses is damaged keeps its identity, and goes on without them.",
+        "        except StateError:\n            self._damaged",
+        "        except ZeroDivisionError:\n            self._damaged",
+        ("test_peer_folders.py::test_a_damaged_address_book_costs_no_peer_its_identity",),
+    ),
 )
