@@ -194,3 +194,16 @@ async def test_peers_that_cannot_dial_each_other_reduce_over_a_third() -> None:
 
 def test_rounds_missed_are_their_own_error() -> None:
     assert not issubclass(RoundMissed, RoundAborted)
+
+
+async def test_peers_that_do_not_encrypt_alike_say_so() -> None:
+    async with mesh("a") as (a,):
+        b = AsyncPeer(config("b", a, encrypt=False))
+        try:
+            await b.start()
+            await until(lambda: knows(a, {"b"}) and knows(b, {"a"}))
+            with pytest.raises(Unreachable):
+                await a.bulk.connection(b.id, 2.0)
+            assert any("with encrypt = false" in told.fields["text"] for told in b.telemetry.events("warning"))
+        finally:
+            await b.close()

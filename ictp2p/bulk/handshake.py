@@ -32,13 +32,22 @@ class Handshake:
         keys: agrees on a connection's keys.
         sealed: whether bodies are sealed.
         random_bytes: gives nonces.
+        unlike: told of who seals where we do not, or does not where we do.
     """
 
-    def __init__(self, me: PeerId, keys: KeyAgreement, sealed: bool, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        keys: KeyAgreement,
+        sealed: bool,
+        random_bytes: Callable[[int], bytes],
+        unlike: Callable[[PeerId], None] = lambda peer: None,
+    ) -> None:
         self._me = me
         self._keys = keys
         self._sealed = sealed
         self._random_bytes = random_bytes
+        self._unlike = unlike
 
     def hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = NO_TAG) -> Hello:
         """Make what we say to `peer`."""
@@ -65,6 +74,7 @@ class Handshake:
         own = self.hello(Purpose.ANSWER, hello.source)
         try:
             if hello.sealed != own.sealed:
+                self._unlike(hello.source)
                 raise HandshakeFailed("one side seals, one does not")
             keys = self._keys(hello.source, transcript(hello, own))
         except (HandshakeFailed, RemoteProtocolError) as error:

@@ -61,6 +61,7 @@ class Bulk:
         membership: what all members of the mesh know and nobody else, at most 64 bytes: relays serve whoever proves to
             know it. Empty: nobody.
         shrink: told of hosts that may have lost large packets of ours.
+        unlike: told of peers that dial us and seal where we do not, or the other way round.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Bulk:
         random_bytes: Callable[[int], bytes] = os.urandom,
         membership: bytes = b"",
         shrink: Shrink = lambda host: None,
+        unlike: Callable[[PeerId], None] = lambda peer: None,
     ) -> None:
         self.me = me
         self.profile = profile or BulkProfile()
@@ -92,7 +94,8 @@ class Bulk:
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
         members = Membership(membership)
-        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members, shrink)
+        asks = dial, self.profile, ask_dial, ways, clock, random_bytes, members
+        self._pool = Pool(me, self, keys, *asks, shrink, unlike)
         self.probing = Probing(self, self._pool, self._new_tag, clock)
         self.attaching = Attaching(self, self._pool, self._users, self._desks, clock)
         self._tasks = Tasks()

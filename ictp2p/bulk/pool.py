@@ -83,6 +83,7 @@ class Pool:
         random_bytes: Callable[[int], bytes],
         membership: Membership,
         shrink: Shrink,
+        unlike: Callable[[PeerId], None],
     ) -> None:
         self.me = me
         self._tenant = tenant
@@ -102,7 +103,7 @@ class Pool:
         self._places: Places[BulkConnection] = Places(profile.half_open)
         """Of these, for those that were accepted."""
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
-        handshake = self._handshake = Handshake(me, keys, profile.sealed, random_bytes)
+        handshake = self._handshake = Handshake(me, keys, profile.sealed, random_bytes, unlike)
         self._reaching = Reaching(self, handshake, dial, profile, ask_dial, relays, random_bytes, membership, shrink)
         self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership, shrink)
 

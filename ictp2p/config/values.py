@@ -117,7 +117,9 @@ class Config:
         default=2**28,
     )
     encrypt: bool = parameter(
-        "", "seal tensor bytes (AES, 0.2 to 0.4 CPU seconds per GB); control traffic always is", default=True
+        "",
+        "seal tensor bytes (AES, 0.2 to 0.4 CPU seconds per GB), the same on all peers; control traffic always is",
+        default=True,
     )
     share_memory: bool = parameter(
         "",

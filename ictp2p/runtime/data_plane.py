@@ -85,7 +85,11 @@ class DataPlane:
             random_bytes=random_bytes,
             membership=security.membership,
             shrink=network.shrink,
+            unlike=self._differs,
         )
+        self._encrypts = config.encrypt
+        self._unlike: set[ClusterId] = set()
+        """Clusters with whose sealing ours does not go, of which people were told."""
 
     # ------------------------------------------------------------ what the stack wants of the connections
 
@@ -126,6 +130,15 @@ class DataPlane:
             raise HandshakeFailed(f"no card of {peer} is known, and so no key to agree on")
         keys = self._identity.bulk_key(card.bulk_public, context)
         return Agreed(*keys, self._identity.bulk_proof, partial(check_bulk_proof, peer, card.bulk_public))
+
+    def _differs(self, peer: PeerId) -> None:
+        """Tell people, once of each cluster: no tensor ever passes, and rounds go on without one of the two."""
+        cluster = self.core.directory.cluster_of(peer)
+        if cluster is not None and cluster not in self._unlike:
+            self._unlike.add(cluster)
+            here, there = ("true", "false") if self._encrypts else ("false", "true")
+            text = f"no tensors pass between this peer, with encrypt = {here}, and {peer} of {cluster}, with {there}"
+            self._telemetry.event("warning", text=f"{text}: give all peers of the mesh the same", cluster=cluster)
 
     async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
         address = self.core.directory.endpoint(peer)

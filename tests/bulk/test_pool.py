@@ -123,12 +123,14 @@ async def test_a_relay_slows_its_sender_down_instead_of_storing(mesh: Meshes) ->
 async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes, stranger: str) -> None:
     world = mesh(2)
     a, b = world.names
+    unlike: list[PeerId] = []
     if stranger == "unknown":
         world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(PeerId("f" * 32), context)
     elif stranger == "wrong keys":
         world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(peer, context + b"!")
     elif stranger == "other sealing":
         world.bulks[b] = world.join(b, replace(PROFILE, sealed=False))
+        world.bulks[b]._pool._handshake._unlike = unlike.append
     else:  # by whose card of another the keys were agreed on
         who = b if stranger == "another" else a
         world.bulks[who]._pool._handshake._keys = lambda peer, context: world.keys(who)(peer, context)._replace(
@@ -144,6 +146,7 @@ async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes,
     }[stranger]
     with pytest.raises(Unreachable, match=expected):
         await world.bulks[a].connection(b, 3)
+    assert unlike == ([a] if stranger == "other sealing" else [])
     assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())
 
 

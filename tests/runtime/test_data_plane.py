@@ -135,6 +135,20 @@ def test_a_member_that_spreads_a_card_of_another_s_with_its_own_key_does_not_pas
             agreed.check(proof)
 
 
+def test_of_a_peer_that_encrypts_where_this_one_does_not_people_are_told_once_for_its_cluster() -> None:
+    """Regression: rounds went on without one of the two, each by itself, and nobody was told why, or that they did."""
+    stack = Stack()
+    data = plane(stack, encrypt=False)
+    stack.directory.homes = dict.fromkeys(PEERS[:2], THERE)
+    for peer in PEERS[:3]:  # the last one is no member: anybody on the way can say that it is one
+        data._differs(peer)
+    (told,) = data._telemetry.events("warning")
+    assert told.fields["text"] == (
+        f"no tensors pass between this peer, with encrypt = false, and {PEERS[0]} of there, with true: give all peers "
+        "of the mesh the same"
+    )
+
+
 @given(
     hop=st.sampled_from([None, *PEERS]),
     near=st.lists(st.sampled_from(PEERS), unique=True),

@@ -12,4 +12,11 @@ MUTATIONS: Final = (
         "return Hello(purpose, self._me, peer, bytes(32), ticket",
         ("bulk/test_seal.py::test_no_nonce_comes_twice_under_one_key_however_connections_come_and_go",),
     ),
+    Mutation(
+        "other-sealing-untold",
+        "Of a peer that seals where this one does not people are told.",
+        "                self._unlike(hello.source)\n",
+        "",
+        ("bulk/test_pool.py::test_who_does_not_hold_the_keys_is_refused_on_both_sides",),
+    ),
 )

@@ -42,4 +42,14 @@ MUTATIONS: Final = (
             "test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection",
         ),
     ),
+    Mutation(
+        "other-sealing-of-strangers",
+        "Only of members that differ in what they seal people are told, and of each cluster once.",
+        "        if cluster is not None and cluster not in self._unlike:",
+        "        if cluster is not None:",
+        (
+            "runtime/test_data_plane.py"
+            "::test_of_a_peer_that_encrypts_where_this_one_does_not_people_are_told_once_for_its_cluster",
+        ),
+    ),
 )
