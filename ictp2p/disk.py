@@ -117,7 +117,8 @@ class FileDisk:
             raise
         except OSError as error:
             self.close()
-            raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
+            why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+            raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {why}") from error
         try:
             _lock(*self._held)
         except OSError as error:

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ictp2p.errors import AddressInUse, FolderInUse
+from ictp2p.errors import AddressInUse, AddressNotOurs, FolderInUse
 
 if TYPE_CHECKING:
     from ictp2p.config import Config
@@ -32,7 +32,10 @@ def started() -> list[Peer]:
 
 
 def named(error: AddressInUse | FolderInUse, config: Config, others: list[Peer]) -> AddressInUse | FolderInUse:
-    """The same error; if it is one of `others` that has what a peer of `config` wants, with its id."""
+    """The same error, and what to do; if it is one of `others` that has what a peer of `config` wants, with its id."""
+    if isinstance(error, AddressNotOurs):
+        instead = f"listen on [::]:{config.listen_address.port} and advertise it"
+        return AddressNotOurs(f"{error}. Where a NAT hands it on to this machine, {instead}")
     has = _has_folder if isinstance(error, FolderInUse) else _has_address
     for other in others:
         if has(other, config):

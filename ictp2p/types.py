@@ -66,8 +66,10 @@ class Address(NamedTuple):
         """Read `host:port` or `[v6]:port`.
 
         Raises:
-            ConfigError: there is no port, it is not in 0..65535, or the host is empty.
+            ConfigError: there is no port, it is not in 0..65535, or the host is empty; or it is several addresses.
         """
+        if "," in text:
+            raise ConfigError(f"address {text!r} is not valid: it is a list, so give each address by itself")
         host, separator, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]

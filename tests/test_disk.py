@@ -269,8 +269,10 @@ def test_a_key_cannot_leave_the_directory(disk: FileDisk, key: str):
 
 def test_a_directory_that_cannot_be_is_a_configuration_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match=r"file' cannot be used: it is no folder"):
         FileDisk(tmp_path / "file")
+    with pytest.raises(ConfigError, match=r"below' cannot be used: Not a directory"):
+        FileDisk(tmp_path / "file" / "below")
 
 
 def test_a_file_system_without_locks_is_not_taken_for_another_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

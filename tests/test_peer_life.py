@@ -19,6 +19,7 @@ import ictp2p
 from ictp2p.disk import FileDisk, MemoryDisk
 from ictp2p.errors import (
     AddressInUse,
+    AddressNotOurs,
     ConfigError,
     FolderInUse,
     LocalProtocolError,
@@ -166,6 +167,11 @@ def test_a_peer_whose_name_was_given_to_another_one_is_named_and_can_be_closed(i
         assert ictp2p.Peer.running() == [again, other]
         assert again.id == me
     assert ictp2p.Peer.running() == []
+
+
+def test_who_listens_at_the_address_of_its_nat_is_told_what_to_do_instead() -> None:
+    with pytest.raises(AddressNotOurs, match=r"203\.0\.113\.1:7001: not an .* listen on \[::\]:7001 and advertise it"):
+        ictp2p.Peer(replace(config("a"), listen="203.0.113.1:7001")).start()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

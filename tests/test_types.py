@@ -43,6 +43,7 @@ def test_an_impossible_address_is_refused_by_name(text: str) -> None:
     [
         ("::1:7000", "write an IPv6 host in brackets"),
         ("[::1]", "its port is missing"),
+        ("127.0.0.1:7001,127.0.0.1:7002", "give each address by itself"),
         ("http://train.example:7450", "expected host:port, as in 192.0.2.7"),
     ],
 )
