@@ -8,7 +8,8 @@ has the token is a full member.
 
 Before TLS, peers compare the mesh's fingerprint, a hash of the authority's public key, so that a peer with a
 wrong token is told so. A fingerprint lets an eavesdropper test guesses of the token, at the price of one scrypt
-each; `ictp2p token` therefore draws 128 bits, and short tokens are refused.
+each; `ictp2p token` therefore draws 128 bits, and short tokens are refused. The salt is the same for all meshes, for
+all peers have to come to one key from the token alone (`docs/security.md` says why that is no harm).
 
 Certificates are valid from 1970 to 9999: trust ends when the token changes, and a peer whose clock is wrong must
 not be locked out. They are deterministic: the same token makes the same authority, byte for byte.
