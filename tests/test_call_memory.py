@@ -98,3 +98,20 @@ def test_an_error_that_is_dropped_keeps_nothing_of_its_caller() -> None:
             assert gone.wait(PATIENCE)
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_peer_that_is_closed_keeps_no_result(isolation: str) -> None:
+    """Regression: a program that evaluates after its `with` had the result of its last call in memory to its end."""
+    config = ictp2p.Config.local(cluster="a", token="a token for tests only", isolation=isolation)
+    size = 4 * (ELEMENTS + 13)  # that of nothing else in this process
+    with ictp2p.Peer(config) as peer:
+        peer.all_reduce(torch.ones(size // 4))
+        assert _tensors_of(size), "of whoever is behind"
+    assert _tensors_of(size) == 0
+    assert peer.state == "EXIT"
+
+
+def _tensors_of(size: int) -> int:
+    gc.collect()
+    return sum(type(each) is torch.Tensor and each.nbytes == size for each in gc.get_objects())

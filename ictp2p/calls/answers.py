@@ -39,6 +39,10 @@ class Answers:
         """From any thread: keep a result, which nobody writes to any more, in place of the one before."""
         self._held = digest, result
 
+    def let_go(self) -> None:
+        """This worker has left: nobody asks it any more."""
+        self._held = None
+
     async def fetch(self, opened: Open, close: Close, result: Tensor) -> None:
         """Have the result of a committed round in `result`.
 

@@ -130,6 +130,7 @@ class CallEngine:
             if self._queue is not None:
                 self.peer.give_up()
                 self._queue.close(_CLOSING)
+            self._runner.end()
 
     def _open_queue(self) -> WorkQueue:
         if self._queue is None:

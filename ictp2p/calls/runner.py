@@ -154,6 +154,10 @@ class Runner:
         self._drop()
         self._mesh.calls_ready(False)
 
+    def end(self) -> None:
+        """No call comes any more: nobody needs the answer of the last one."""
+        self._last = None
+
     # ------------------------------------------------------------ one turn
 
     def _turn(self, group: Group, call: Call[R], deadline: Deadline) -> bool:

@@ -155,6 +155,7 @@ class ProcessHandle:
         self.line.close()  # first: that the memory is given back need be said to nobody then
         self._arena.close()
         self._questions.close()
+        self._held = None
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have all later news given to `subscriber`."""

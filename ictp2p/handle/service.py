@@ -36,6 +36,7 @@ class PeerService:
     def __init__(self, peer: AsyncPeer) -> None:
         self.peer = peer
         self._subscribers: list[Subscriber] = []
+        self._serves = False
         peer.subscribe(self._notice)
 
     async def start(self) -> None:
@@ -47,6 +48,12 @@ class PeerService:
         """The peer is started: answer for results and messages."""
         self.answers = Answers(self.peer)
         self.messages = Messages(self.peer)
+        self._serves = True
+
+    def end(self) -> None:
+        """The peer has ended; a program may know it for long after that."""
+        if self._serves:
+            self.answers.let_go()
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have all later news given to `subscriber`."""

@@ -125,6 +125,7 @@ class ThreadHandle:
         self._memory.close()
         if isinstance(self.loop, LoopThread):
             self.loop.close(self._peer.close)
+        self.service.end()
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have all later news given to `subscriber`, on the loop."""

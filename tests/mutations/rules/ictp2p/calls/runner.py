@@ -102,4 +102,11 @@ MUTATIONS: Final = (
             "sim/test_calls_unharmed.py::test_who_did_nothing_wrong_sees_no_error",
         ),
     ),
+    Mutation(
+        "answer-of-the-last-call-kept",
+        "A peer that is closed keeps no result of a call.",
+        'answer of the last one."""\n        self._last = None\n',
+        'answer of the last one."""\n',
+        ("test_call_memory.py::test_a_peer_that_is_closed_keeps_no_result",),
+    ),
 )

@@ -57,4 +57,11 @@ MUTATIONS: Final = (
             "::test_a_policy_ends_though_the_peer_stands_still_which_hears_of_it_once_it_goes_on",
         ),
     ),
+    Mutation(
+        "answer-kept-for-a-process",
+        "What a peer's process was given to serve is kept no longer than it lives.",
+        "        self._questions.close()\n        self._held = None\n",
+        "        self._questions.close()\n",
+        ("test_call_memory.py::test_a_peer_that_is_closed_keeps_no_result",),
+    ),
 )
