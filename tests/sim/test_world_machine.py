@@ -177,8 +177,11 @@ class Worlds(RuleBasedStateMachine):
 
     @rule(host=hosts)
     def leave(self, host: int) -> None:
-        if sum(not h.gone for h in self.world.every_host()) > 1:
-            self._inject(Leave(self._host(host)))
+        """Not the last one that can be dialed: hidden clusters by themselves are no mesh."""
+        name = self._host(host)
+        public = (h for h in self.world.every_host() if not self.world.clusters[h.cluster].nat)
+        if any(not h.gone and h.name != name for h in public):
+            self._inject(Leave(name))
 
     # ------------------------------------------------------------ and what then
 

@@ -169,6 +169,14 @@ class Agreement:
             raise LocalProtocolError(f"{self.me} cannot propose {value}: {wrong or 'not a voter, or not its author'}")
         return self._harvest(self._proposer.propose(value, now), now)
 
+    def withdraw(self) -> None:
+        """Wish for nothing now: what was proposed is not true any more."""
+        self._proposer.withdraw()
+
+    def wavers(self, now: float) -> bool:
+        """Whether a proposal waits for promises, and should be made anew as things are by now."""
+        return self._proposer.wavers(now)
+
     def abandon(self) -> None:
         """Stop pushing one's own proposal (it may still be decided)."""
         self._proposer.reset()

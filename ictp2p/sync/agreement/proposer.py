@@ -7,6 +7,9 @@ without a lease). Ownership must be a function of the decided value: "whoever sa
 because two proposers can both count a quorum for the same value and would then both skip phase 1. The owner
 persists its own acceptance before it sends, so after a crash it finds ballot 1 used.
 
+A value is chosen when a quorum has promised, not when the first was asked: that may take for as long as there is no
+quorum. Until then a wish can be replaced, or withdrawn; promises count all the same.
+
 Being outbid is answered at once the first time (the other bidder is most often dead), later after a growing,
 jittered pause, so that two live bidders do not duel for ever.
 """
@@ -77,7 +80,8 @@ class Proposer:
         self._highest = _OWNED
         self._outbid = 0
         self.wish: Value | None = None
-        """What this peer wants decided, or None."""
+        """What this peer wants decided; None if it wants nothing, or no more what it did."""
+        self._wished_at = 0.0
         self.busy = False
         """Whether a wish for this slot was made."""
         self.wake: float | None = None
@@ -96,22 +100,37 @@ class Proposer:
 
     def propose(self, value: Value, now: float) -> Effects:
         """Wish for `value`. Replaces an earlier wish unless that was sent already."""
-        self.wish = value
+        self.wish, self._wished_at = value, now
         if self.busy:
-            return []
+            return self._choose(now)
         self.busy = True
         return self._begin(now)
 
+    def withdraw(self) -> None:
+        """Wish for it no more, unless it was sent already; go on collecting promises."""
+        self.wish = None
+
+    def wavers(self, now: float) -> bool:
+        """Whether what is wished for can still be replaced, and is old: it was true when it was said."""
+        unsent = self.busy and (self._campaign is None or self._campaign.value is None)
+        return unsent and (self.wish is None or now >= self._wished_at + self._profile.retry)
+
     def promised(self, sender: PeerId, message: Promise, now: float) -> Effects:
-        """Count a promise; with a quorum of them, go to phase 2 with the value that binds us, if any does."""
+        """Count a promise."""
         campaign = self._campaign
         if campaign is None or campaign.value is not None or message.ballot != campaign.ballot:
             return []
         campaign.promises[sender] = message
-        if not quorum(self._acceptor.voters, campaign.promises):
+        return self._choose(now)
+
+    def _choose(self, now: float) -> Effects:
+        """With a quorum of promises, go to phase 2 with the value that binds us, if any does, or the one wished for."""
+        campaign = self._campaign
+        if campaign is None or campaign.value is not None or not quorum(self._acceptor.voters, campaign.promises):
             return []
         bound = max(campaign.promises.values(), key=lambda p: p.accepted)
-        return self._ask(campaign.ballot, bound.value if bound.accepted > NO_BALLOT else self.wish, now)
+        value = bound.value if bound.accepted > NO_BALLOT else self.wish
+        return [] if value is None else self._ask(campaign.ballot, value, now)
 
     def asked(self, value: Value) -> tuple[Ballot, frozenset[PeerId]]:
         """Under which ballot this peer asks for `value` to be accepted, and who was shown it; nobody if it does not."""
@@ -150,7 +169,7 @@ class Proposer:
     def _begin(self, now: float) -> Effects:
         acceptor = self._acceptor
         assert acceptor.tip is not None
-        if acceptor.untouched and acceptor.tip.author == acceptor.me:
+        if acceptor.untouched and acceptor.tip.author == acceptor.me and self.wish is not None:
             return self._ask(Ballot(_OWNED, acceptor.me), self.wish, now)
         number = max(self._highest, acceptor.promised.number, _OWNED) + 1
         ballot = Ballot(number, acceptor.me)
@@ -161,10 +180,9 @@ class Proposer:
         assert persist is not None
         return [persist, *self._broadcast(), *self.promised(acceptor.me, own, now)]
 
-    def _ask(self, ballot: Ballot, value: Value | None, now: float) -> Effects:
+    def _ask(self, ballot: Ballot, value: Value, now: float) -> Effects:
         """Ask the voters, and show whomever else it concerns."""
         acceptor = self._acceptor
-        assert value is not None
         assert acceptor.tip is not None
         persist = acceptor.accept(ballot, value)
         if persist is None:

@@ -374,7 +374,7 @@ class Rounds:
             return []
         if not office:
             self._coordinator.inaugurated(now)
-        if self.agreement.busy:
+        if self.agreement.busy and not self.agreement.wavers(now):
             return []
         step = self._coordinator.next_value(tip, now)
         self._reason = step.reason
@@ -383,7 +383,10 @@ class Rounds:
         effects += [step.alarm] if step.alarm is not None else []
         for leader, spec, reason in step.rejected:
             effects += self._turn_away(leader, Rejected(self.agreement.slot, upcoming(tip)[0], reason, spec), now)
-        return effects + ([] if step.value is None else self.agreement.propose(step.value, now))
+        if step.value is None:
+            self.agreement.withdraw()
+            return effects
+        return effects + self.agreement.propose(step.value, now)
 
     def _turn_away(self, leader: PeerId, message: Rejected, now: float) -> Effects:
         return self._hear(self.me, message, now) if leader == self.me else [Send(leader, message)]

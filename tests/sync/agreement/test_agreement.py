@@ -283,3 +283,24 @@ def test_being_outbid_twice_makes_a_proposer_pause() -> None:
     assert n.wire == []
     n.tick(2 * PROFILE.retry)
     assert any(isinstance(m, Prepare) and m.ballot == Ballot(9, B) for _, _, m in n.wire)
+
+
+def test_a_wish_may_change_or_go_until_a_quorum_has_promised_and_the_promises_stay() -> None:
+    n = net(A, B, C)
+    n.cut = {A, C}
+    n.propose(B, change(n.tip(B), B, A, B))
+    n.settle()
+    b = n.machines[B]
+    assert not b.wavers(n.now)
+    n.tick(PROFILE.retry)
+    assert b.wavers(n.now), "it is as old as a repetition"
+    b.withdraw()
+    n.cut = {A}
+    n.tick(PROFILE.retry)
+    n.settle()
+    assert n.machines[C].slot == 1, "there is a quorum of promises, and nothing is wished for"
+    n.hops = 0
+    n.propose(B, change(n.tip(B), B, B, C))
+    n.settle()
+    assert n.tip(C).voters == (B, C)
+    assert n.hops <= 3, "no promise is asked for again"

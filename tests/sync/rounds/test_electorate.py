@@ -8,10 +8,10 @@ import pytest
 
 from ictp2p.sync.messages import Holding
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import Close
+from ictp2p.sync.values import Close, quorum
 from tests.sync.rounds.rounds_mesh import A0, A1, B0, B1, C0, D0, FIRST, Mesh, in_second_round, mesh, peer
 
-A2 = peer("A", 2)
+A2, E0, F0 = peer("A", 2), peer("E", 0), peer("F", 0)
 
 
 def voters(m: Mesh) -> set[str]:
@@ -81,3 +81,29 @@ def test_who_answered_at_the_beginning_of_a_long_round_may_be_dead_at_its_end(la
 def test_all_who_are_there_vote_at_once() -> None:
     m = mesh(A=2, B=2)
     assert voters(m) == {A0, A1, B0, B1}
+
+
+def test_what_waited_long_for_a_quorum_is_proposed_as_things_are_by_then() -> None:
+    """Regression: an heir died while promises were missing, and voted all the same: nothing could be decided any more.
+
+    Another one was dead all the time, which nobody knew.
+    """
+    m = Mesh(dict.fromkeys("ABCDEF", 1), replace(RoundProfile.local(), max_voters=4))
+    m.found(A0)
+    m.run(5.0)
+    assert voters(m) == {A0, B0, C0, D0}
+    for voter in (A0, C0, D0):
+        m.kill(voter)
+    m.failed = {"A", "C"}  # of D nobody knows
+    m.view()
+    m.run(m.profile.retry / 2)
+    for heir in (E0, F0):
+        m.kill(heir)
+    m.run(10 * m.profile.retry)
+    for voter in (A0, C0):
+        m.boot(voter)
+    m.run(2 * m.profile.retry)
+    m.failed = set("DEF")
+    m.view()
+    m.run(10.0)
+    assert quorum(m.value(B0).voters, {A0, B0, C0})

@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "accepted-value-ignored",
         "A proposer that finds an accepted value proposes that one, for it may be decided already.",
-        "return self._ask(campaign.ballot, bound.value if bound.accepted > NO_BALLOT else self.wish, now)",
-        "return self._ask(campaign.ballot, self.wish, now)",
+        "        value = bound.value if bound.accepted > NO_BALLOT else self.wish\n",
+        "        value = self.wish\n",
         ("sync/agreement/test_agreement.py::test_an_accepted_value_binds_later_proposers",),
     ),
     Mutation(
@@ -35,5 +35,14 @@ MUTATIONS: Final = (
         "            return follows(tip, value)\n",
         "            return None\n",
         ("sync/agreement/test_misanswers.py::test_what_no_voter_says_is_named",),
+    ),
+    Mutation(
+        "promises-forgotten",
+        "With a quorum of promises a later wish is asked for at once.",
+        "        if self.busy:\n            return self._choose(now)\n",
+        "        if self.busy:\n            return []\n",
+        (
+            "sync/agreement/test_agreement.py::test_a_wish_may_change_or_go_until_a_quorum_has_promised_and_the_promises_stay",
+        ),
     ),
 )

@@ -47,4 +47,18 @@ MUTATIONS: Final = (
             "::test_who_is_back_while_its_former_life_is_in_a_round_waits_for_what_becomes_of_that",
         ),
     ),
+    Mutation(
+        "proposed-as-things-were",
+        "What waits for a quorum of promises is made anew: by then those who were to vote may be dead.",
+        "        if self.agreement.busy and not self.agreement.wavers(now):\n",
+        "        if self.agreement.busy:\n",
+        ("sync/rounds/test_electorate.py::test_what_waited_long_for_a_quorum_is_proposed_as_things_are_by_then",),
+    ),
+    Mutation(
+        "wished-for-all-the-same",
+        "What is not to be proposed any more is wished for no more.",
+        "            self.agreement.withdraw()\n",
+        "            pass\n",
+        ("sync/rounds/test_electorate.py::test_what_waited_long_for_a_quorum_is_proposed_as_things_are_by_then",),
+    ),
 )
