@@ -14,6 +14,8 @@ from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.window import Window
 from ictp2p.types import Direction, Transfer
 
+_LOOK = 0.5
+"""Seconds of a link's best that show whether it has recovered, if that is some round trips."""
 _SOON = 4.0
 """Seconds that a line may take for a probe."""
 _FALLEN = 0.6
@@ -78,6 +80,19 @@ class Link:
         if self.again and now >= self.probed_at + self._profile.probe_again:
             return True
         return now >= self.probed_at + self._profile.probe_retry and not self._windows["out"].fresh(now)
+
+    def probe_size(self, now: float) -> int:
+        """Bytes of its next probe: as many as usual, or fewer where they only have to show what it carried once.
+
+        That takes some round trips of its best. What may be probed is a small part of what rounds move, so that fewer
+        bytes are more probes, and a line that has recovered is found out sooner.
+        """
+        usual = self._profile.probe_sizes[self.shortened]
+        if self.again or not self._windows["out"].fresh(now) or not self.fallen(now):
+            return usual
+        trip = self.talk.min_rtt(now) if self.talk else None
+        seconds = max(_LOOK, 2.0 * self._profile.opening * (trip or 0.0))
+        return min(usual, max(self._profile.probe_sizes[-1], int(seconds * self._best)))
 
     def in_vain(self) -> None:
         """A probe told nothing in its time: it may be the line that takes longer, so the next one is shorter."""

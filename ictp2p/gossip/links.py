@@ -242,16 +242,19 @@ class Links:
             self._probing = None
         if self._probing or self._in_round or now < self._reserved_until:
             return []
-        if self._budget < self._profile.probe_bytes:
-            return []
-        neighbour = self._wanting(now) or self._worth_another(now)
+        wanting = self._wanting(now)
+        neighbour = wanting or self._worth_another(now)
         if neighbour is None:
             return []
         link = self._links[neighbour]
+        size = link.probe_size(now)
+        if self._budget < size:
+            return []
+        if not wanting:
+            link.doubt()
         link.probed_at, link.again = now, False
         self._probing, self._cut_short = (neighbour, now + self._profile.probe_timeout), False
-        size = self._profile.probe_sizes[link.shortened]
-        self._budget -= self._profile.probe_bytes
+        self._budget -= size
         return [ProbeWanted(neighbour, size, self._profile.probe_timeout)]
 
     def _wanting(self, now: float) -> ClusterId | None:
@@ -265,6 +268,5 @@ class Links:
         for neighbour in (*self._doubted, *fallen):
             link = self._links.get(neighbour)
             if link and link.talk and link.told and (not link.doubted or now >= link.probed_at + link.pause):
-                link.doubt()
                 return neighbour
         return None

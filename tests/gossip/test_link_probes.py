@@ -105,26 +105,38 @@ class TestProbes:
         assert notices(wait(links, 67.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
-        links, _ = linked_for_probes((B,))
-        assert notices(links.handle_timeout(400.0), ProbeWanted), "the second and last of the credit"
+        links, _ = linked_for_probes((B,), profile=replace(PROBING, probe_credit=8 * MIB + MIB // 2))
+        assert notices(links.handle_timeout(400.0), ProbeWanted), "the second, a short one, and last of the credit"
         links.transferred(C, Transfer("in", 10000 * MIB, 1.0, False, 401.0), 401.0)
         links.receive(B, Hello(2, 3600.0, 99.0, None, None), 800.0)
         assert notices(links.handle_timeout(800.0), ProbeWanted) == []
         links.round_started()
-        links.transferred(C, Transfer("in", 799 * MIB, 1.0, False, 801.0), 801.0)
+        links.transferred(C, Transfer("in", 18 * MIB, 1.0, False, 801.0), 801.0)
         assert notices(links.round_ended(802.0), ProbeWanted) == []
         links.round_started()
-        links.transferred(C, Transfer("in", 2 * MIB, 1.0, False, 803.0), 803.0)
-        (wanted,) = notices(links.round_ended(804.0), ProbeWanted)
-        assert wanted.neighbour == B
+        links.transferred(C, Transfer("in", MIB, 1.0, False, 803.0), 803.0)
+        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 3 << 16, 30.0)]
 
     def test_the_bucket_does_not_overflow(self):
         links, _ = linked_for_probes((B,))
         links.round_started()
         links.transferred(C, Transfer("in", 2**40, 1.0, False, 1.0), 1.0)
         links.round_ended(2.0)
-        wanted = [notices(links.handle_timeout(400.0 * number), ProbeWanted) for number in range(1, 6)]
+        wanted = []
+        for number in range(1, 6):
+            wanted.append(notices(links.handle_timeout(400.0 * number), ProbeWanted))
+            links.round_started()  # which cuts it short, so that the next one is as long
+            links.round_ended(400.0 * number + 1.0)
         assert list(map(len, wanted)) == [1, 1, 0, 0, 0]
+
+    def test_whether_a_link_has_recovered_is_asked_with_what_it_once_carried_in_a_moment(self):
+        """Regression: it took as many bytes as a line that nobody knows, for which small rounds paid in an hour."""
+        links, _ = linked_for_probes((B,), profile=replace(PROBING, probe_credit=12 * MIB))
+        move(links, 2 * MIB, 2.0, seconds=4.0, probe=True)
+        (wanted,) = notices(move(links, MIB // 4, 10.0, seconds=6.0), ProbeWanted)
+        assert abs(wanted.bytes - 3.2 * MIB) < 9, "sixteen round trips of its best, 0.1 s each"
+        move(links, 2 * MIB, 12.0, seconds=1.6, probe=True)
+        assert links.measurement(B, 12.0).bandwidth_out == int(3.2 * MIB) / 1.6
 
     def test_what_is_known_needs_no_probe_and_a_lower_bound_is_not_known(self):
         links, _ = linked_for_probes()

@@ -15,6 +15,15 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "recovery-asked-at-full-length",
+        "Whether a link has recovered takes no more bytes than that: of small rounds few may be probed.",
+        "        if self.again or not self._windows",
+        "        if True or not self._windows",
+        (
+            "gossip/test_link_probes.py::TestProbes::test_whether_a_link_has_recovered_is_asked_with_what_it_once_carried_in_a_moment",
+        ),
+    ),
+    Mutation(
         "short-probes-for-ever",
         "Where a line shows that it carries more, probes are as long as usual again.",
         "            self._lengthen(rate)\n",
