@@ -1,11 +1,11 @@
-"""The tables of `docs/performance.md`, made of what `goals` has measured.
+"""The tables of `docs/performance.md` and its picture, made of what `goals` has measured.
 
-    python benchmarks/tables.py --folder runs/goals                              # print them
-    python benchmarks/tables.py --folder runs/goals --into docs/performance.md   # put them in their places there
+    python benchmarks/tables.py --folder runs/goals                              # print the tables
+    python benchmarks/tables.py --folder runs/goals --into docs/performance.md   # put all in their places there
 
 A figure that is copied by hand stays when the code has changed. So that page has a place for each table, between
-`<!-- NAME -->` and `<!-- end -->`, and nobody else writes there. Each table is of one step of `goals`; one that was not
-measured keeps what it had.
+`<!-- NAME -->` and `<!-- end -->`, and nobody else writes there; its picture lies beside it. Each is of one step of
+`goals`; one that was not measured keeps what it had.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import goals
+import heterogeneous
 from arguments import folder
 from judging import CLEAR, SEALED, Results
 
@@ -40,6 +41,7 @@ def main() -> None:
     made["measured"] = "\n".join(f"- {line}" for line in goals.about(options.folder))
     if options.into:
         options.into.write_text(filled(options.into.read_text(), made))
+        draw(results, options.into.parent)
     else:
         print("\n\n".join(f"<!-- {name} -->\n\n{text}\n\n<!-- end -->" for name, text in made.items()))
 
@@ -59,6 +61,13 @@ def filled(page: str, made: dict[str, str]) -> str:
         return f"<!-- {name} -->\n\n{made[name]}\n\n<!-- end -->" if name in made else place[0]
 
     return places.sub(put, page)
+
+
+def draw(results: Results, folder: Path) -> None:
+    """Make the pictures of the page, beside it."""
+    for name, (step, plot) in PICTURES.items():
+        if step in results:
+            plot(results[step], folder / name)
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
@@ -246,6 +255,10 @@ TABLES: dict[str, tuple[tuple[str, ...], Make]] = {
     "peers": (("peers",), peers),
 }
 """Which steps of `goals` each is made of, and how."""
+PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
+    "heterogeneous.svg": ("heterogeneous", heterogeneous.plot),
+}
+"""Likewise."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page of measurements has its tables from what was measured, and nothing else of it is touched."""
+"""The page of measurements has its tables and its picture from what was measured; nothing else of it is touched."""
 
 from __future__ import annotations
 
@@ -49,3 +49,16 @@ def test_an_all_reduce_is_told_in_seconds_in_bounds_and_against_gloo() -> None:
     *_, line = tables.all_reduce({"allreduce": {"rows": [row]}, "allreduce-400": {"rows": []}})
     assert line.startswith("| 100 | 4 | 0.060 s (1.20) 1.50x | 0.100 s (2.00) 0.90x |")
     assert line.endswith("| 0.090 s (1.80) 1.00x |")
+
+
+def test_the_picture_is_drawn_beside_the_page_the_same_each_time_and_only_of_what_was_measured(tmp_path: Path) -> None:
+    call = {"seconds": 6.4, "predicted": 6.0, "predicted_on_the_lines": 5.9}
+    found = {"bound_seconds": 5.7, "calls": [call] * 3, "contenders": {"mesh": {"over_bound": 1.12}}}
+    tables.draw({}, tmp_path)
+    assert not list(tmp_path.iterdir())
+    pictures = []
+    for _ in range(2):
+        tables.draw({"heterogeneous": found}, tmp_path)
+        pictures.append((tmp_path / "heterogeneous.svg").read_bytes())
+    assert pictures[0] == pictures[1]
+    assert all((PAGE.parent / name).is_file() for name in tables.PICTURES)
