@@ -232,7 +232,7 @@ class Bulk:
         """
         result = await self.probing.probe(peer, size, timeout)
         if result.size:  # else it was no longer wanted before it was its turn
-            self._report(peer, "out", result.size, result.seconds, result.limited, probe=True)
+            self._report(peer, "out", result.size, result.seconds, result.limited, ended=result.told, probe=True)
         return result
 
     def distrust(self, peer: PeerId, *, restarted: bool = False) -> None:

@@ -110,7 +110,7 @@ class Probing:
             self._bulk.join(peer, tag, turn, first)
             first.send(Kind.ASK, tag)
             if not await turn.granted or stops != self._stops:  # stopped before it had asked, or as it was granted
-                return ProbeResult(0, 0.0, True)
+                return ProbeResult(0, 0.0, True, self._clock())
             self._bulk.part(peer, tag, turn)
             self._sending[probe] = None
             for each in connections:

@@ -95,6 +95,8 @@ class ProbeResult:
     seconds: float
     limited: bool
     """Whether the link can do more than this shows."""
+    told: float
+    """When the receiver said so, seconds of the monotonic clock: what is tried next may be in vain, and take long."""
 
 
 class Asking(Generic[T]):
@@ -301,4 +303,4 @@ class Probe(Asking[ProbeResult]):
     def take(self, header: Header, body: memoryview) -> None:
         """Take the receiver's measurement."""
         if header.kind is Kind.MEASURED and not self.result.done():
-            self.result.set_result(ProbeResult(*read_measured(body)))
+            self.result.set_result(ProbeResult(*read_measured(body), self._clock()))

@@ -143,6 +143,29 @@ async def test_who_can_be_reached_no_more_is_measured_over_one(mesh: Meshes) -> 
         await world.bulks[a]._pool.another(b)
 
 
+async def test_what_one_connection_carried_was_heard_of_before_more_were_tried() -> None:
+    """Regression: a link to who had lost its power in between counted as alive for as long as it was dialed in vain."""
+
+    class Gone(Mesh):
+        dialed: float | None = None
+
+        async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+            if self.links:
+                self.dialed = self.dialed or asyncio.get_running_loop().time()
+                await asyncio.sleep(0.01)
+                raise Unreachable("it is no more")
+            return await super().dial(me, peer, timeout)
+
+    world = Gone(2)
+    a, b = world.names
+    world.deaf.add(b)
+    await world.bulks[a].probe(b, SIZE, timeout=5)
+    (told,) = (told for _, _, told in world.samples if told.direction == "out")
+    assert world.dialed is not None
+    assert told.ended <= world.dialed
+    await world.close()
+
+
 async def test_a_trial_that_breaks_off_leaves_no_connection_behind(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names

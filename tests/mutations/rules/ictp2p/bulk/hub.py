@@ -20,6 +20,13 @@ MUTATIONS: Final = (
         ("bulk/test_collective.py::test_two_collectives_run_side_by_side",),
     ),
     Mutation(
+        "probe-heard-of-after-it-was-told",
+        "A link lives by when the other end was heard, not by when more connections to it had been tried in vain.",
+        "ended=result.told, ",
+        "",
+        ("bulk/test_stripes.py::test_what_one_connection_carried_was_heard_of_before_more_were_tried",),
+    ),
+    Mutation(
         "failed-request-in-a-cycle",
         "A request that failed lets go of its destination.",
         "            del fetch  # it knows",
