@@ -108,7 +108,8 @@ class Stripes:
         """Measure several, after one `alone`; keep them if they gain. Give what is true of what is kept.
 
         That it fails is no news: one connection was measured. For want of time it is tried again with another probe,
-        for want of a way with another first connection.
+        for want of a way with another first connection. If the peer had dialed the only one, the first of ours is the
+        preferred one at both ends from then on, and stays.
         """
         assert first.peer is not None
         if first.peer in self._opening:
@@ -121,7 +122,7 @@ class Stripes:
             together = await measure((first, *made))
             if together.limited:
                 return alone
-            self._tried[first.peer] = first
+            self._tried[first.peer] = self._pool.warm(first.peer) or first
             if together.size / together.seconds < GAIN * alone.size / alone.seconds:
                 return alone
             for each in made:
@@ -131,12 +132,13 @@ class Stripes:
             return together
         except NetworkError:
             if len(made) < COUNT - 1 and not first.closed:  # it would be as vain the next time
-                self._tried[first.peer] = first
+                self._tried[first.peer] = self._pool.warm(first.peer) or first
             return alone
         finally:
             self._opening.discard(first.peer)
             for each in made:
-                each.hang_up(ConnectionLost("gained nothing beside another one"))
+                if each is not self._pool.warm(first.peer):  # else both ends may have begun to send on it
+                    each.hang_up(ConnectionLost("gained nothing beside another one"))
 
     def lacking(self, first: BulkConnection) -> bool:
         """Whether there should be more: buffers or losses have held back what there is since it was last asked."""

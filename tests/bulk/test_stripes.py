@@ -68,15 +68,19 @@ def replace_profile(world: Mesh, me: PeerId) -> Bulk:
     return world.bulks[me]
 
 
-async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again() -> None:
+@pytest.mark.parametrize("theirs", [False, True])
+async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again(theirs: bool) -> None:
+    """One more if the peer had dialed that: both ends prefer one that the lower id has dialed, and may have used it."""
     world = OneLine(2)
     a, b = world.names
+    if theirs:
+        await world.bulks[b].connection(a, 5)
     result = await world.bulks[a].probe(b, SIZE, timeout=5)
     assert not result.limited
     for _ in range(20):
         await asyncio.sleep(0)
     assert beside(world.bulks[a], b) == ()
-    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1 + theirs, 1 + theirs]
     await world.bulks[a].probe(b, SIZE, timeout=5)
     assert len(world.links) == COUNT
     assert len([told for _, _, told in world.samples if told.direction == "out"]) == 2
@@ -163,6 +167,28 @@ async def test_what_one_connection_carried_was_heard_of_before_more_were_tried()
     (told,) = (told for _, _, told in world.samples if told.direction == "out")
     assert world.dialed is not None
     assert told.ended <= world.dialed
+    await world.close()
+
+
+async def test_what_began_on_a_connection_of_a_trial_outlasts_it() -> None:
+    """Regression: where the peer had dialed the first one, ours was preferred to it, and ended under a collective."""
+    world = OneLine(2)
+    a, b = world.names
+    theirs = await world.bulks[b].connection(a, 5)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.bulks[a]._pool) < COUNT:
+        await asyncio.sleep(0)
+    elements = 1_000_000
+    inputs = [contribution(n, [(elements,)], torch.float32) for n in range(2)]
+    plan = plan_of(list(world.names), "star", elements, 10_000)
+    reducing = reduce_all(world, plan, inputs, [[torch.zeros(elements)] for _ in range(2)])
+    world.bulks[a].stop_probes()
+    assert not any(isinstance(each, BaseException) for each in await reducing)
+    assert not (await probing).limited
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [2, 2]
+    assert world.bulks[b]._pool.warm(a) is not theirs
     await world.close()
 
 
