@@ -128,7 +128,7 @@ class Coordinator:
         self._office_at = now
         self.survey.reset()
 
-    def decided(self, value: Value, now: float) -> None:
+    def decided(self, slot: int, value: Value, now: float) -> None:
         """Take a decision. After one that was missed it may be of a later round, and what was noted of ours is over."""
         if value.round > self._round:
             self._turn_to(value.round)
@@ -149,7 +149,7 @@ class Coordinator:
         elif opened is not None and (opened.round, opened.attempt) == (value.round, value.attempt):
             late = not self._replanning.gave_up
             for part in self._failures.aborted(opened, self._box.on(opened), value.camps, late=late):
-                self._readies.withdraw(part.leader, part.cluster)
+                self._readies.withdraw(part.leader, part.cluster, before=slot)  # others may know of it before us
 
     def next_value(self, tip: Value, now: float) -> Step:
         """The value that should follow `tip`."""

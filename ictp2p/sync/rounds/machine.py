@@ -102,9 +102,9 @@ class Rounds:
         """Begin. Goes on from the chain on the disk, if there is one."""
         effects: Effects = list(self.agreement.start(now))
         if self.agreement.tip is not None:
-            value = self.agreement.tip[1]
+            slot, value = self.agreement.tip
             self._look_back(value)
-            self._coordinator.decided(value, now)
+            self._coordinator.decided(slot, value, now)
             effects += self._part.resume(value)
         return self._settle(effects, now)
 
@@ -314,7 +314,7 @@ class Rounds:
             for effect in effects:
                 if isinstance(effect, Decided):
                     self._look_back(effect.value)
-                    self._coordinator.decided(effect.value, now)
+                    self._coordinator.decided(effect.slot, effect.value, now)
                     settled += self._part.decided(effect.value)
                     settled += self._absence.decided(effect.value, now)
             effects = self._act(now)

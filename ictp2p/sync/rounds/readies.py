@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import inf
 
 from ictp2p.sync.credits import same
 from ictp2p.sync.messages import Ready
@@ -58,9 +59,10 @@ class Readies:
         if known is None or (known[1].term, known[1].round) <= (message.term, message.round):
             self._by_cluster[message.cluster] = (sender, message)
 
-    def withdraw(self, sender: PeerId, cluster: ClusterId) -> None:
-        """Drop a READY."""
-        if cluster in self._by_cluster and self._by_cluster[cluster][0] == sender:
+    def withdraw(self, sender: PeerId, cluster: ClusterId, before: float = inf) -> None:
+        """Drop a READY; only one that was said `before` its sender knew of the decision in this slot."""
+        known = self._by_cluster.get(cluster)
+        if known is not None and known[0] == sender and known[1].slot < before:
             del self._by_cluster[cluster]
 
     def viewed(self) -> None:

@@ -8,6 +8,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from ictp2p.sync.messages import Failed
 from ictp2p.sync.rounds.notices import (
     RoundAborted,
     RoundCommitted,
@@ -218,6 +219,23 @@ def test_an_accused_participant_that_lives_is_in_the_next_attempt() -> None:
     assert (commit.open.attempt, len(commit.open.participants)) == (2, 3)
 
 
+@pytest.mark.parametrize(("later", "there"), [(0, False), (1, True)])
+def test_who_stands_ready_again_before_the_coordinator_knows_of_the_end_has_shown_that_it_lives(
+    later: int, there: bool
+) -> None:
+    """Regression: that READY was dropped with the ones before the end, and came again after `retry`."""
+    m = in_second_round(A=1, B=1, C=1)
+    book, slot = m.rounds[A0]._coordinator, m.rounds[A0].agreement.slot
+    opened = m.value(A0)
+    assert isinstance(opened, Open)
+    book.verdict(A0, Failed(slot, 2, 1, "stall", (C0,), True))
+    for who, ready in dict(book._readies._by_cluster.values()).items():
+        book.ready(who, replace(ready, slot=slot + later if who == C0 else slot))
+    close = Close(opened.lineage, opened.voters, opened.state, A0, 2, 1, False, b"", "stall", ())
+    book.decided(slot + 1, close, m.now)
+    assert ("C" in book._readies.of_round(2)) == there
+
+
 def test_what_failed_in_a_round_that_is_long_over_keeps_nobody_waiting() -> None:
     """Regression: who missed its end, and coordinates later, waited for the clusters of that attempt alone."""
     m = mesh(A=1, B=1, C=1, D=1)
@@ -225,11 +243,11 @@ def test_what_failed_in_a_round_that_is_long_over_keeps_nobody_waiting() -> None
     book, tip = m.rounds[B0]._coordinator, m.value(A0)
     opened = next(n.open for n in m.told(A0, RoundOpened))  # type: ignore[attr-defined]
     failed = replace(opened, round=2, participants=opened.participants[:2])
-    book.decided(failed, m.now)
-    book.decided(replace(tip, round=2, committed=False, digest=b"", holders=()), m.now)
+    book.decided(4, failed, m.now)
+    book.decided(5, replace(tip, round=2, committed=False, digest=b"", holders=()), m.now)
     assert book.next_value(replace(tip, round=2, committed=False), m.now).reason.endswith("expecting A, B")
     much_later = Voters(tip.lineage, tip.voters, tip.state, A0, 40)
-    book.decided(much_later, m.now)
+    book.decided(99, much_later, m.now)
     assert book.next_value(much_later, m.now).reason.endswith("expecting A, B, C, D")
 
 

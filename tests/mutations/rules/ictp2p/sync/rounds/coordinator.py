@@ -44,6 +44,16 @@ MUTATIONS: Final = (
         ("sim/test_scenarios.py::test_what_must_be_seen_is_seen[bandwidth_changes]",),
     ),
     Mutation(
+        "ready-before-the-end-is-known",
+        "Who stands READY again after an abort need not say so twice, however late the coordinator hears of that.",
+        ", before=slot)  # others",
+        ")  # others",
+        (
+            "sync/rounds/test_round_deaths.py::"
+            "test_who_stands_ready_again_before_the_coordinator_knows_of_the_end_has_shown_that_it_lives",
+        ),
+    ),
+    Mutation(
         "withdrawn-yet-opened-with",
         "Who has withdrawn is not in the next attempt, which would come to nothing for it.",
         "        self._readies.withdraw(sender, cluster)\n",
