@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+from ictp2p.bulk.pacing import Watch
+from ictp2p.config import Config
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.gossip.suspicion import limits
@@ -126,3 +128,14 @@ def committed(clusters: int, quantile: float) -> float:
 def committed_after_crash(clusters: int, quantile: float) -> float:
     """The same at any moment: an inner phase may have to end first."""
     return committed(clusters, quantile) + COMPUTE
+
+
+def given_up(profile: str) -> float:
+    """Seconds until an attempt is given up over a line that was cut.
+
+    Its link counts as lost after `hold` hello intervals in which nothing was heard, or in which the other end heard
+    nothing: that one is told in echoes, which may be one more interval old. Who has something under way looks a few
+    times per stall deadline whether that is so.
+    """
+    links, config = getattr(LinkProfile, profile)(), getattr(Config, profile)(cluster="a", token="t" * 32)
+    return (links.hold + 1) * links.hello_interval + config.global_timeouts.stall / Watch.CHECKS

@@ -20,8 +20,10 @@ from sim.host import Host
 from sim.world import World
 
 N = TypeVar("N", bound=Notice)
-JITTER = 0.002
-"""Seconds that each message takes longer, on average, at random."""
+DELAYS = {"lan": (0.0001, 0.0005), "wan": (NEAREST, FARTHEST)}
+"""Seconds one way between two clusters, at least and at most, by profile."""
+JITTER = 0.2
+"""Part of the least of these that each message takes longer, on average, at random."""
 WARM = 20.0
 """Seconds of a world's life before the first fault at least: the first hellos and probes are over."""
 CALM = 10.0
@@ -39,18 +41,23 @@ PAIR, FIRST, LAST = "c001", "c002", "c003"
 """The cluster of two workers, and those between which the path goes dark; the last of them dies in the end."""
 
 
-def built(clusters: int, seed: int, *, train: bool, loss: float = 0.0) -> World:
+def built(clusters: int, seed: int, *, train: bool, loss: float = 0.0, profile: str = "wan") -> World:
     """A world, still to be run."""
-    world = World(seed, profile="wan")
-    world.links(jitter=JITTER)
+    world = World(seed, profile=profile)
     names = [f"c{n:03}" for n in range(clusters)]
     for name in names:
         world.cluster(name, workers=2 if name == PAIR else 1, compute=COMPUTE, train=train)
-    for a, b in itertools.combinations(names, 2):
-        delay = NEAREST + (FARTHEST - NEAREST) * world.chance.uniform("delay", a, b)
-        world.link(a, b, delay=delay, loss=loss)
-    world.link(FIRST, LAST, delay=NEAREST)  # no relay is faster, so that the path which will go dark is in use
+    connected(world, names, profile, loss)
+    world.link(FIRST, LAST, delay=DELAYS[profile][0])  # no relay is faster: the path which will go dark is in use
     return world
+
+
+def connected(world: World, names: Iterable[str], profile: str, loss: float = 0.0) -> None:
+    """Give every two clusters a line, each of another length."""
+    nearest, farthest = DELAYS[profile]
+    for a, b in itertools.combinations(names, 2):
+        delay = nearest + (farthest - nearest) * world.chance.uniform("delay", a, b)
+        world.link(a, b, delay=delay, jitter=JITTER * nearest, loss=loss)
 
 
 def settle(world: World, key: str) -> None:
@@ -132,10 +139,21 @@ def rounds(clusters: int, seed: int) -> dict[str, float]:
         world.run_until(lambda: opened, PATIENCE, step=0.01, what="a round opens")
         world.inject(KillLeader(PAIR, power=True))
         leader = next_commit(world)
+        in_step(world, clusters)
         settle(world, "crash")
         for host in world.of(LAST):
             world.inject(Crash(host.name, power=True))
         return {"leader": leader, "crash": next_commit(world), "virtual": world.now}
+
+
+def in_step(world: World, clusters: int) -> None:
+    """Wait for one more round that all come to: from its end on their inner phases begin and end at once."""
+    before = world.version()
+
+    def all_came() -> bool:
+        return world.version() > before and len(world.commits()[-1].participants) == clusters
+
+    world.run_until(all_came, PATIENCE, step=STEP, what="all clusters are in a round again")
 
 
 def next_commit(world: World) -> float:
