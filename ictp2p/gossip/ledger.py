@@ -177,10 +177,13 @@ class Ledger:
         return _deltas(sender, [m.record for m in known], verdicts, ())
 
     def merge(self, lines: Iterable[Entry], sender: str | None, now: float) -> Effects:
-        """Take another's verdicts as suspicions, never as deaths: the accused must be able to answer."""
+        """Take another's verdicts as suspicions, never as deaths: the accused must be able to answer.
+
+        A whole view has lines of the living, too: that we are taken for one of them is no accusation.
+        """
         effects: Effects = []
         for line in lines:
-            if line.member == self._me:
+            if line.member == self._me and line.status is not Status.ALIVE:
                 effects += self._refute(line.incarnation, sender, now)
             elif line.status in (Status.SUSPECT, Status.DEAD):
                 effects += self.suspect(line.member, line.incarnation, self._me, now)

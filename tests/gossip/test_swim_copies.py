@@ -88,6 +88,15 @@ def test_active_machine_takes_a_state_as_evidence() -> None:
     assert swim.record.incarnation == 2
 
 
+def test_who_is_shown_among_the_living_is_not_accused() -> None:
+    """Regression: whoever met another leader, and was shown its view, took itself for sick and probed more rarely."""
+    swim = started("a", "b")
+    assert swim.absorb(SwimState((Sight(record("a"), Status.ALIVE),)), 1.0) == []
+    assert swim.health == 0
+    assert swim.record is not None
+    assert swim.record.incarnation == 1
+
+
 @given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from((Status.DEAD, Status.LEFT)), min_size=1))
 def test_active_machine_meets_nobody_only_to_bury_him(told: dict[str, Status]) -> None:
     """Whom it has forgotten, another may remember for a while: who died an hour ago does not come back to life."""

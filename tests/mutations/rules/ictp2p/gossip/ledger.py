@@ -20,6 +20,13 @@ MUTATIONS: Final = (
         ("gossip/test_swim_lag.py::test_whatever_comes_a_machine_that_is_called_in_time_is_not_late",),
     ),
     Mutation(
+        "living-taken-for-accused",
+        "Who is shown a view in which it lives has nothing to refute, and no reason to take itself for sick.",
+        " and line.status is not Status.ALIVE",
+        "",
+        ("gossip/test_swim_copies.py::test_who_is_shown_among_the_living_is_not_accused",),
+    ),
+    Mutation(
         "dead-merged-as-dead",
         "A death that another view reports is a suspicion here: healed halves must not bury each other.",
         "                effects += self.suspect(line.member, line.incarnation, self._me, now)\n",
