@@ -6,8 +6,6 @@ hear first, the driver and the training side after them: whoever acts on it find
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ictp2p.core.context import Context
 from ictp2p.core.doubts import doubtful
 from ictp2p.core.meetings import Meetings
@@ -20,9 +18,7 @@ from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkChanged, LinkLost
 from ictp2p.gossip.messages import MemberUpdated
 from ictp2p.machine import Effects, Notice, Persist, Send
-from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.rosters.roster import HeirFound
-from ictp2p.sync.values import Open, Participant
 
 QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
 """Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""
@@ -77,8 +73,6 @@ class Consequences:
         match notice:
             case LeaderChanged():
                 self._leader_changed(notice)
-            case Decided(value=Open(participants=participants)):
-                self._bound(participants)
             case HeirFound(heir=heir):
                 self.run(Channel.ELECTION, self._context.m.election.hand_over(heir))
             case LinkChanged(neighbour=neighbour):
@@ -97,17 +91,6 @@ class Consequences:
         context = self._context
         doubted = doubtful(context.cluster, self._neighbourhood.link_cards(), context.directory.living())
         self.run(Channel.LINKS, context.m.links.doubt(doubted, context.now))
-
-    def _bound(self, participants: Iterable[Participant]) -> None:
-        """Hear of a claim to this cluster from the round that it brought it into.
-
-        Whoever leads beside another, with a line between them that is cut, may have that from nobody else: gossip is
-        with the leader that others believe in. It would go on to bind the cluster by a claim that counts no more.
-        """
-        context = self._context
-        for part in participants:
-            if part.cluster == context.cluster:
-                self.run(Channel.ELECTION, context.m.election.seen(part.term, part.leader, context.now))
 
     def _leader_changed(self, notice: LeaderChanged) -> None:
         context = self._context

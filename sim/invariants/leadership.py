@@ -5,7 +5,8 @@ cut, and even claim one term. What must hold is what rounds make of it: an attem
 claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless nobody is
 there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down,
 paused or cut off from everybody, and all others have restarted since, or are paused. (It claims a higher one when it is
-back and hears of a lower.)
+back and hears of a lower.) Nor by a rival that binds itself and has not heard of the claim, with a line between the two
+that is cut: to learn of it from decisions would begin a contest that ends with the cut.
 Nor of a leader that has left for good: whoever begins the cluster again, on other disks, begins at a first term.
 """
 
@@ -69,11 +70,16 @@ class Leadership:
             if known is not None and known.slot >= slot:
                 continue
             falls = known is not None and (part.term, part.leader) < (known.term, known.leader)
-            if known is not None and falls and self._known(known, self._world.host_of(part.leader)):
+            rival = self._world.host_of(part.leader)
+            if known is not None and falls and not self._unheard(known, opened, rival) and self._known(known, rival):
                 highest = (known.term, known.leader)
                 text = f"slot {slot} binds {part.cluster} in term {part.term} to {part.leader} after {highest}"
                 self._complain("E3", text)
             self._bound[part.cluster] = claim
+
+    def _unheard(self, claim: _Bound, opened: Open, rival: Host | None) -> bool:
+        """Whether a rival has bound itself that has not heard of a claim: it goes by its mates, not by decisions."""
+        return rival is not None and opened.author == rival.id and rival.term < claim.term
 
     def _known(self, claim: _Bound, rival: Host | None) -> bool:
         """Whether anybody is there who could know of a claim, besides the `rival` that is bound after it.

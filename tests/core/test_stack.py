@@ -17,9 +17,7 @@ from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.messages import Status
 from ictp2p.machine import Effects
-from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.messages import Leave
-from ictp2p.sync.values import Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MAX_CONTROL_BODY
 from tests.core.control_planes import Host, World, leaders, mesh
@@ -200,18 +198,3 @@ def test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_lef
     assert set(mate.core.m.mesh.members) == {other.core.card.cluster for other in others} | {"a"}
     assert world.shown
     assert all(b - a >= 0.25 - 1e-9 for a, b in itertools.pairwise(world.shown))
-
-
-@pytest.mark.parametrize(("later", "follows"), [(1, True), (0, False)])
-def test_a_claim_that_a_round_has_bound_is_heard_of_by_who_leads_beside_it(later: int, follows: bool) -> None:
-    """Regression: with a cut line between two leaders, whom gossip passed by went on to bind the lower claim."""
-    world = World()
-    host = leaders(mesh(world, "a", "b"))[0]
-    core = host.core
-    mate, term = PeerId("0" * 32), core.m.election.term + later
-    parts = (Participant("a", mate, term, 1.0), Participant("b", PeerId("9" * 32), 77, 1.0))
-    spec = Spec("reduce", "sum", "float32", 1, "sum", "none")
-    opened = Open(bytes(8), (world.id(host),), StateRef(0, b"", ()), world.id(host), 3, 1, spec, parts, b"", "", 1.0)
-    done = core.call(Channel.ROUNDS, [Decided(9, opened)], world.now)
-    assert (LeaderChanged(mate, term) in done) is follows
-    assert core.leading is not follows

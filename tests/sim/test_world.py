@@ -165,6 +165,9 @@ def test_hidden_workers_of_one_cluster_find_each_other_and_find_each_other_again
             world.inject(Cut(one, other))
         world.run_for(20)
         assert not world.believes_all()
+        terms = [world.hosts[name].term for name in lost]
+        world.run_for(20)
+        assert [world.hosts[name].term for name in lost] == terms, "each leads, and none outbids who cannot hear it"
         world.inject(Heal())
         world.run_until(world.believes_all, within=20)
 

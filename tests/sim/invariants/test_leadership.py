@@ -128,3 +128,21 @@ def test_e3_is_not_owed_while_all_are_paused_who_could_know_of_the_higher_claim(
             world.pause(host.name)
     world.auditor.leadership.bound(901, newcomer)
     assert broken() == rule
+
+
+@pytest.mark.parametrize(("heard", "rule"), [(False, []), (True, ["E3"])])
+def test_e3_is_not_owed_by_a_coordinator_that_has_not_heard_of_its_rival(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, heard: bool, rule: list[str]
+) -> None:
+    former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
+    rival = world.running()[0]
+    assert rival.core is not None
+    rival.core.m.election.term = 8 if heard else 7
+    assert rival.id is not None
+    newcomer = msgspec.structs.replace(newcomer, author=rival.id)
+    holder = SimpleNamespace(gone=False, awake=True)
+    monkeypatch.setattr(world, "host_of", lambda peer: holder if peer[0] == "8" else rival)
+    monkeypatch.setattr(world, "joined", lambda host, other: True)
+    world.auditor.leadership.bound(900, former)
+    world.auditor.leadership.bound(901, newcomer)
+    assert broken() == rule
