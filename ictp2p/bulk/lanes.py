@@ -5,8 +5,8 @@ peer need not know; whether that gains is `sync.state.widening`'s to find out. T
 (`stripes`) are used, and others are made beside them.
 
 All of them come after the first one at both ends, so that nobody else takes one of them for the first and loses it when
-the fetch is over. Where the first one would give way to them, because it was the other end that dialed it, there are
-none (`pool.Pool`: each side prefers what the lower id dialed, and of those the oldest).
+the fetch is over. Where the first one gives way to one of them, because it was the other end that dialed it, that one
+is the first from then on, and stays (`pool.Pool`: each side prefers what the lower id dialed, and of those the oldest).
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Lanes:
         return tuning.may_gain(first.transport, rate) or (seconds >= LONG and tuning.is_far(first.transport))
 
     async def opened(self, peer: PeerId, used: Collection[BulkConnection]) -> AsyncGenerator[BulkConnection, None]:
-        """Give one after the other, as it is made, until one cannot be: as many again as are `used`, and the first."""
+        """Give one after the other, as it is made, until one cannot be: as many again as are `used`, and the first.
+
+        Where one takes the place of the first one it is not given, and counts.
+        """
         first = self._pool.warm(peer)
         if first is None:
             return
@@ -64,12 +67,8 @@ class Lanes:
                 made = await self._pool.another(peer)
             except NetworkError:
                 return
-            if first.closed:
-                return  # this one is the first one now
-            if self._pool.warm(peer) is not first:
-                made.hang_up(ConnectionLost("would be taken for the first one"))
-                return
-            yield made
+            if made is not self._pool.warm(peer):  # else it is the first one: both ends may have begun to use it
+                yield made
 
     def close(self, peer: PeerId, lanes: Sequence[BulkConnection]) -> None:
         """End those that are for nothing else by now: neither the first one, since that was lost, nor a stripe."""

@@ -23,6 +23,7 @@ from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh
+from tests.bulk.reducing import contribution, plan_of, reduce_all
 
 Meshes = Callable[..., Mesh]
 CHUNKS = 60
@@ -182,17 +183,24 @@ async def test_nothing_is_lost_with_a_connection(lost: tuple[int, ...]) -> None:
     await world.close()
 
 
-async def test_there_are_none_where_they_would_be_taken_for_the_first_one() -> None:
-    """The lower id prefers what it dialed. So that others do not come to use what ends with the fetch."""
+async def test_what_is_taken_for_the_first_one_stays() -> None:
+    """Regression: what began on it failed with its end. The lower id prefers what it dialed, and so do both ends."""
     world = Slow(2)
     fetching = Fetching(world)
-    await fetching.theirs.connection(fetching.ours.me, 5.0)
-    first = fetching.theirs._pool.warm(fetching.ours.me)
-    await fetching.run()
+    theirs = await fetching.theirs.connection(fetching.ours.me, 5.0)
+    task = asyncio.ensure_future(fetching.run())
+    while len(fetching.theirs._pool) < 2:
+        await asyncio.sleep(0)
+    elements = 100_000
+    inputs = [contribution(n, [(elements,)], torch.float32) for n in range(2)]
+    plan = plan_of(list(world.names), "star", elements, 10_000)
+    reduced = await reduce_all(world, plan, inputs, [[torch.zeros(elements)] for _ in range(2)])
+    assert not [each for each in reduced if isinstance(each, BaseException)]
+    await task
     await asyncio.sleep(0.01)
-    assert fetching.connections() == [1, 1]
-    assert fetching.theirs._pool.warm(fetching.ours.me) is first
-    assert len(world.links) == 2, "one was made, and ended at once"
+    assert len(world.links) == COUNT
+    assert fetching.connections() == [2, 2], "the others have gone with the fetch"
+    assert fetching.theirs._pool.warm(fetching.ours.me) is not theirs
     await world.close()
 
 

@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "taken-for-the-first-one",
         "What ends with a fetch is nobody's first connection to a peer.",
-        "            if self._pool.warm(peer) is not first:\n",
-        "            if False:\n",
-        ("bulk/test_lanes.py::test_there_are_none_where_they_would_be_taken_for_the_first_one",),
+        "                yield made\n",
+        "                yield made\n            else:\n                made.hang_up(ConnectionLost(''))\n",
+        ("bulk/test_lanes.py::test_what_is_taken_for_the_first_one_stays",),
     ),
 )
