@@ -99,9 +99,9 @@ class Desk:
             case Kind.CANCEL if header.tag in self._serving:
                 self._serving[header.tag].cancel()
             case Kind.CANCEL:
-                self._bulk.probing.turns.end(self._connection, header.tag)
+                self._bulk.probing.over(self._connection, header.tag)
             case Kind.ASK:
-                self._bulk.probing.turns.ask(self._connection, header.tag)
+                self._bulk.probing.asked(self._connection, header.tag)
             case Kind.PROBE:
                 self._bulk.probing.arrived(self._connection, header)
             case Kind.MEASURED:

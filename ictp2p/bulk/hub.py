@@ -274,6 +274,7 @@ class Bulk:
         """Put up a desk for a new connection."""
         self._desks[connection] = Desk(self, connection, self._services)
         self.attaching.opened(connection)
+        self.probing.opened(connection)
         if self._ceiling is not None:
             connection.keep_under(self._ceiling)
 

@@ -18,7 +18,7 @@ from ictp2p.bulk.pacing import Blast
 from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.streams import MAX_PROBE, PROBE_CHUNK, Probe, ProbeResult
 from ictp2p.bulk.stripes import LEAST, Stripes
-from ictp2p.bulk.turns import Turn, Turns
+from ictp2p.bulk.turns import Receiving, Turn, Turns
 from ictp2p.errors import ConfigError, ConnectionLost
 from ictp2p.types import PeerId
 
@@ -50,6 +50,8 @@ class Probing:
         self._stops = 0
         """How often all were stopped: one that was asked for before the last time is not wanted any more."""
         self._measured: dict[PeerId, _Blasts] = {}
+        self._receiving: dict[BulkConnection, Receiving] = {}
+        """The newest that was asked for on each connection and is not over."""
 
     async def probe(self, peer: PeerId, size: int, timeout: float) -> ProbeResult:
         """Measure the way to `peer`, and, once, whether more connections carry more; raises as `Bulk.probe`."""
@@ -81,6 +83,22 @@ class Probing:
         for probe in tuple(self._sending):
             probe.stop()
 
+    def asked(self, connection: BulkConnection, tag: bytes) -> None:
+        """A peer wants to probe: it has its turn, and hears from us until that is over, wherever it may send."""
+        assert connection.peer is not None
+        self._leave(connection)
+        self._receiving[connection] = receiving = Receiving(tag)
+        for each in self._pool.among(connection.peer):
+            each.join(receiving, kick=False)
+        self.turns.ask(connection, tag)
+
+    def over(self, connection: BulkConnection, tag: bytes | None = None) -> None:
+        """A probe that was asked for on a connection has ended, or is not wanted; without a tag whichever it is."""
+        self.turns.end(connection, tag)
+        receiving = self._receiving.get(connection)
+        if receiving is not None and tag in (None, receiving.tag):
+            self._leave(connection)
+
     def arrived(self, connection: BulkConnection, header: Header) -> None:
         """Measure a frame of a probe, and tell the sender at its end."""
         peer = connection.peer
@@ -89,17 +107,29 @@ class Probing:
         if sample is None:
             return
         for each in self._pool.among(peer):
-            self.turns.end(each, header.tag)
+            self.over(each, header.tag)
         size, seconds, limited = sample
         self._bulk.measured(connection, header.tag, size, seconds, limited or bool(header.first), probe=True)
+
+    def opened(self, connection: BulkConnection) -> None:
+        """A connection is ready, perhaps for a probe that was asked for on another one."""
+        for asked, receiving in self._receiving.items():
+            if asked.peer == connection.peer:
+                connection.join(receiving, kick=False)
 
     def lost(self, connection: BulkConnection) -> None:
         """A connection has ended."""
         assert connection.peer is not None
-        self.turns.end(connection)
+        self.over(connection)
         self.stripes.lost(connection)
         if not self._pool.among(connection.peer):
             self._measured.pop(connection.peer, None)
+
+    def _leave(self, connection: BulkConnection) -> None:
+        assert connection.peer is not None
+        if (receiving := self._receiving.pop(connection, None)) is not None:
+            for each in self._pool.among(connection.peer):
+                each.leave(receiving, receiving.tag)
 
     async def _blast(self, peer: PeerId, size: int, stops: int, connections: Sequence[BulkConnection]) -> ProbeResult:
         """Probe some connections to `peer` as one, when it is our turn, unless there were more than so many stops."""

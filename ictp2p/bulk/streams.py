@@ -292,10 +292,6 @@ class Probe(Asking[ProbeResult]):
             return PROBE_CHUNK
         return max(PROBE_CHUNK, min(PROBE_MOST, int(self._sent * _PROBE_STEP / elapsed)))
 
-    def expecting(self) -> bool:
-        """Its receiver says nothing before it has all, and a probe may take longer than a peer may be silent."""
-        return not self._left and super().expecting()
-
     def place(self, header: Header) -> memoryview | None:
         """A measurement is read from the connection's buffer."""
         return None

@@ -7,7 +7,8 @@ wherever two or five of them had happened to probe the same neighbour: request t
 1990), between ends that can ask for it.
 
 A turn ends with the last frame of its probe, with its connection, when the sender takes it back, or after so many
-seconds; so nobody waits for one who is gone.
+seconds; so nobody waits for one who is gone. Its receiver has nothing to say before all of it is here, which on a slow
+line, with what kernels hold, takes longer than a peer may be silent: so until then it says that it is there.
 """
 
 from __future__ import annotations
@@ -59,6 +60,29 @@ class Turns:
             self._over.cancel()
         self._probing = None
         self._next()
+
+
+class Receiving:
+    """The receiving side of one probe (`users.User`): nothing is said, so the connection speaks up in its pauses."""
+
+    def __init__(self, tag: bytes) -> None:
+        self.tag = tag
+
+    def next_frame(self) -> None:
+        """Send nothing."""
+
+    def place(self, header: Header) -> None:
+        """What comes is the desk's."""
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """As `place`."""
+
+    def expecting(self) -> bool:
+        """The sender may be slow."""
+        return False
+
+    def lost(self, error: IctError) -> None:
+        """The sender is told by itself."""
 
 
 class Turn:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ictp2p.bulk import BulkProfile
+from ictp2p.bulk import BulkProfile, kernel
+from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Probe
 from ictp2p.bulk.turns import Turn
 from ictp2p.collectives.channel import ParticipantLost
@@ -216,6 +218,45 @@ async def test_a_probe_may_take_longer_than_a_peer_may_be_silent(mesh: Meshes) -
     result = await world.bulks[a].probe(b, 64_000_000, timeout=5)
     assert result.seconds > 1.0
     assert not result.limited
+
+
+async def test_what_kernels_hold_of_a_probe_may_take_longer_than_a_peer_may_be_silent(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: who is probed said nothing before it had all, and that cost slow links their connections."""
+    world = mesh(2, profile=BulkProfile(stall=0.4))
+    a, b = world.names
+    connection, left = await world.bulks[a].connection(b, 1), itertools.count(10**6, -1)
+    monkeypatch.setattr(kernel, "unacknowledged", lambda transport: next(left))
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, PROBE_CHUNK, timeout=5))
+    while connection.written < PROBE_CHUNK:
+        await asyncio.sleep(0)
+    connection.transport.frozen = True
+    await asyncio.sleep(2.0)
+    assert not connection.closed
+    connection.transport.frozen = False
+    connection.transport._wake()
+    assert (await probing).limited
+    assert not connection.closed
+
+
+async def test_who_is_probed_speaks_wherever_it_may_be_sent_to_until_that_is_over(mesh: Meshes) -> None:
+    world = mesh(2, profile=BulkProfile(stall=0.4))
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 1)
+    before = await world.bulks[a]._pool.another(b)
+    first.send(Kind.ASK, bytes(16))
+    while first.received == before.received:  # the grant
+        await asyncio.sleep(0)
+    after = await world.bulks[a]._pool.another(b)
+    for speaks in (True, False):
+        heard = [each.received for each in (first, before, after)]
+        await asyncio.sleep(0.4)
+        now = [each.received for each in (first, before, after)]
+        assert all((new > old) == speaks for old, new in zip(heard, now, strict=True))
+        first.send(Kind.CANCEL, bytes(16))
+        await asyncio.sleep(0.1)
+    await world.close()
 
 
 async def test_whose_probe_is_never_measured_is_given_up(mesh: Meshes) -> None:

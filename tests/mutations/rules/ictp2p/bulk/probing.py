@@ -6,6 +6,31 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "probed-and-silent",
+        "Who is probed says that it is there while what kernels hold of the probe is on its way.",
+        "        for each in self._pool.among(connection.peer):\n            each.join(receiving, kick=False)",
+        "        pass",
+        (
+            "bulk/test_hub.py::test_what_kernels_hold_of_a_probe_may_take_longer_than_a_peer_may_be_silent",
+            "bulk/test_hub.py::test_who_is_probed_speaks_wherever_it_may_be_sent_to_until_that_is_over",
+            "bulk/test_hub.py::test_a_probe_may_take_longer_than_a_peer_may_be_silent",
+        ),
+    ),
+    Mutation(
+        "probed-and-silent-on-a-later-connection",
+        "It does so too on a connection that is ready a moment after it was asked.",
+        "            if asked.peer == connection.peer:",
+        "            if False:",
+        ("bulk/test_hub.py::test_who_is_probed_speaks_wherever_it_may_be_sent_to_until_that_is_over",),
+    ),
+    Mutation(
+        "speaks-for-ever",
+        "Once a probe is over its connections are idle again.",
+        "        if receiving is not None and tag in (None, receiving.tag):",
+        "        if False:",
+        ("bulk/test_hub.py::test_who_is_probed_speaks_wherever_it_may_be_sent_to_until_that_is_over",),
+    ),
+    Mutation(
         "turn-that-nobody-takes",
         "Who gives up a probe gives its turn back, so that nobody waits for one that does not come.",
         "if not first.closed:",
