@@ -135,18 +135,23 @@ class Attaching:
         if (connection := self._pool.warm(peer)) is not None:
             connection.send(Kind.ABORT, tag, body=body)
 
-    def forgo(self, tag: bytes, call: str, peer: PeerId) -> None:
-        """A collective moves nothing here, and is over: who begins it with us calls something else, and is told so.
+    def forgo(self, tag: bytes, why: Aborted, peer: PeerId) -> None:
+        """A collective that has not begun here is over: who begins it with us is told `why`.
 
         `peer`: with whom it would be, or `ANYBODY`.
         """
-        body = msgspec.msgpack.encode(Aborted("calls differ", (), call))
+        body = msgspec.msgpack.encode(why)
         self._note(peer, tag, body)
         for connection, desk in self._desks.items():
             if peer in (ANYBODY, connection.peer) and desk.begun(tag):
                 desk.forget(tag)
                 desk.early.forget(tag)
                 connection.send(Kind.ABORT, tag, body=body)
+
+    def give_up(self, tag: bytes, reason: str) -> None:
+        """A collective is over here, perhaps before it began: who begins it with us is told, unless we know why."""
+        if (ANYBODY, tag) not in self._given_up:
+            self.forgo(tag, Aborted(reason, ()), ANYBODY)
 
     def _note(self, peer: PeerId, tag: bytes, why: bytes) -> None:
         """A collective was given up here, of which the neighbour may have heard nothing."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ictp2p.bulk.attaching import Attaching
-from ictp2p.bulk.collective import ANYBODY, Hold
+from ictp2p.bulk.collective import ANYBODY, Aborted, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
@@ -165,7 +165,11 @@ class Bulk:
 
     def forgo(self, tag: bytes, call: str, peer: PeerId = ANYBODY) -> None:
         """Have no part in a collective that moves nothing here; whoever begins it with us is told what we call."""
-        self.attaching.forgo(tag, call, peer)
+        self.attaching.forgo(tag, Aborted("calls differ", (), call), peer)
+
+    def give_up(self, tag: bytes, reason: str) -> None:
+        """Have no part any more in a collective, whether we had begun it or not; whoever begins it with us is told."""
+        self.attaching.give_up(tag, reason)
 
     async def request(
         self,

@@ -73,6 +73,7 @@ class Calls:
         *,
         nbytes: int = 0,
         patience: float | None = None,
+        failed: Callable[[Exception], object] = lambda error: None,
     ) -> GroupWork:
         """Start a call; returns at once.
 
@@ -84,6 +85,7 @@ class Calls:
             results: what its work gives then.
             nbytes: what it moves, about.
             patience: seconds that it waits for its turn while none before it ends well; None: it need not wait.
+            failed: told, on the loop, why it has, perhaps before its turn came.
 
         Raises:
             GroupClosed: this process is another one's fork.
@@ -92,7 +94,7 @@ class Calls:
         work = GroupWork(f"{name} of group {group or 'without a name'}", results)
         with self._lock:
             taken = not self._closed and self._loop.post(
-                lambda: self._launch(work, name, self._in_turn(start, nbytes, patience), memory)
+                lambda: self._launch(work, name, self._in_turn(start, nbytes, patience, failed), memory)
             )
         if taken:
             return work
@@ -116,19 +118,25 @@ class Calls:
         for task in tuple(self._pending):
             task.cancel()
 
-    def _in_turn(self, start: Start, nbytes: int, patience: float | None) -> Start:
+    def _in_turn(
+        self, start: Start, nbytes: int, patience: float | None, failed: Callable[[Exception], object]
+    ) -> Start:
         if patience is None:
             return start
 
         async def run() -> int | None:
-            await self._abreast.begin(nbytes, patience)
-            well = False
             try:
-                source = await start()
-                well = True
-                return source
-            finally:
-                self._abreast.end(nbytes, well=well)
+                await self._abreast.begin(nbytes, patience)
+                well = False
+                try:
+                    source = await start()
+                    well = True
+                    return source
+                finally:
+                    self._abreast.end(nbytes, well=well)
+            except Exception as error:
+                failed(error)
+                raise
 
         return run
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -43,6 +43,7 @@ SMALL = 64 * 1024
 """Bytes that a rank sends at most when everybody copies everything: above, two hops are faster than more bytes."""
 _MOST = 400
 """Letters of what is said of a call that was refused."""
+_TOO_LATE = "its time was over before it was its turn"
 _FEW = 8
 """Most parts whose lengths an error says one by one."""
 CHAIN = 4 * 1024 * 1024
@@ -87,6 +88,23 @@ class Engine:
         """A collective is over here without a byte: who begins it hears that we call it, with these `words` behind."""
         tag = self._tag(step, printable(words)[:_MOST])
         self._bulk.forgo(tag.wire(), tag.call)
+
+    def give_up(self, step: Step, error: Exception) -> None:
+        """A collective has failed here, perhaps before it began: it is over for all who begin it."""
+        why = _TOO_LATE if isinstance(error, TimeoutError) else type(error).__name__
+        self._bulk.give_up(self._tag(step).wire(), why)
+
+    async def one_by_one(self, step: Step, parts: Sequence[tuple[Step, Callable[[], Awaitable[None]]]]) -> None:
+        """Run the parts of a call; with one that fails those behind it are over, too: others may have come to them."""
+        for number, (_, run) in enumerate(parts):
+            try:
+                await run()
+            except Exception as error:
+                for later, _ in parts[number + 1 :]:
+                    self.give_up(later, error)
+                raise
+        if not parts:
+            self.forgo(step, " of nothing")
 
     async def all_reduce(self, step: Step, tensors: Sequence[Tensor], op: str) -> None:
         """Replace the tensors, which are of one type, by their sum (or what `op` says) over all ranks.
@@ -214,7 +232,7 @@ class Engine:
     def refuse(self, step: Step, other: int, *, sending: bool) -> None:
         """Tell the other end of a message, which we have not begun, that we will not: it fails there."""
         tag = self._message_tag(step, other, sending).wire()
-        self._bulk.refuse(self.names[other], tag, "its time was over before it was its turn")
+        self._bulk.refuse(self.names[other], tag, _TOO_LATE)
 
     async def first_sender(self, steps: Mapping[int, Step]) -> int:
         """Wait until one of some ranks has begun to `send`, each with its own step; that rank."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -142,15 +143,11 @@ class ProcessGroup(DescribedGroup):
                     products = [reduction.contribution(part) for part in flat]
                     for part, product in zip(flat, products, strict=True):  # all at once: they may share memory
                         part.copy_(product)
-            jobs = list(zip(in_parts(step, lists), vectors, kinds, strict=True))
-
-            async def run() -> None:
-                for part, flat, kind in jobs:
-                    await self._engine.all_reduce(part, flat, kind.op)
-                if not jobs:
-                    self._engine.forgo(step, " of nothing")
-
-            return self._begin("all_reduce", run, memory, tensors)
+            parts = [
+                (part, partial(self._engine.all_reduce, part, flat, kind.op))
+                for part, flat, kind in zip(in_parts(step, lists), vectors, kinds, strict=True)
+            ]
+            return self._begin(step, lambda: self._engine.one_by_one(step, parts), memory, tensors)
 
     def reduce(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Reduce to one rank, in place there; the others' tensors stay as they are."""
@@ -161,7 +158,7 @@ class ProcessGroup(DescribedGroup):
             flat = reduction.view(memory.update(tensor) if root == self._rank else memory.read(tensor))
             brought, outputs = reduction.contribution(flat), [flat] if root == self._rank else []
             return self._begin(
-                "reduce", lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
+                step, lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
             )
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> GroupWork:
@@ -201,18 +198,12 @@ class ProcessGroup(DescribedGroup):
         own = [parts[self._rank] for parts in brought]
         others = [part for parts in brought for rank, part in enumerate(parts) if rank != self._rank]
         places = [kind.view(memory.write(out)) for kind, out in zip(kinds, outputs, strict=True)]
-        results, jobs = memory.apart(places, others, own), []
+        results, works = memory.apart(places, others, own), []
         for part, reduction in zip(in_parts(step, reductions), reductions.values(), strict=True):
             alike = [number for number, kind in enumerate(kinds) if kind is reduction]
-            jobs.append((part, [brought[n] for n in alike], [results[n] for n in alike], reduction.op))
-
-        async def run() -> None:
-            for part, inputs, reduced, op in jobs:
-                await self._engine.reduce_scatter(part, inputs, reduced, op)
-            if not jobs:
-                self._engine.forgo(step, " of nothing")
-
-        return self._begin("reduce_scatter", run, memory, outputs)
+            inputs, reduced = [brought[n] for n in alike], [results[n] for n in alike]
+            works.append((part, partial(self._engine.reduce_scatter, part, inputs, reduced, reduction.op)))
+        return self._begin(step, lambda: self._engine.one_by_one(step, works), memory, outputs)
 
     # ------------------------------------------------------------ copies
 
@@ -223,7 +214,7 @@ class ProcessGroup(DescribedGroup):
             memory, root = Memory(), member(opts.rootRank, self._size, "broadcast")
             place = memory.read if root == self._rank else memory.write
             flat = [octets(place(tensor)) for tensor in tensors]
-            return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, root), memory, tensors)
+            return self._begin(step, lambda: self._engine.broadcast(step, flat, root), memory, tensors)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect every rank's tensors, one list of results for each tensor that is brought."""
@@ -271,7 +262,7 @@ class ProcessGroup(DescribedGroup):
         parts = [
             own[n] if rank == self._rank else part for n, each in enumerate(places) for rank, part in enumerate(each)
         ]
-        return self._begin("all_gather", lambda: self._engine.all_gather(step, parts), memory, results)
+        return self._begin(step, lambda: self._engine.all_gather(step, parts), memory, results)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
@@ -288,7 +279,7 @@ class ProcessGroup(DescribedGroup):
                 (incoming[root],) = memory.apart([incoming[root]], [], [mine])
             results, nbytes = outputs[0] if outputs else [], self._size * mine.nbytes
             return self._begin(
-                "gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
+                step, lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
             )
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
@@ -307,7 +298,7 @@ class ProcessGroup(DescribedGroup):
                 (mine,) = memory.apart([mine], others, [outgoing[root]])
             nbytes = self._size * mine.nbytes
             return self._begin(
-                "scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
+                step, lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
             )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
@@ -344,7 +335,7 @@ class ProcessGroup(DescribedGroup):
         apart = memory.apart([places[n] for n in order], [parts[n] for n in others], [parts[self._rank]])
         outgoing = dict(enumerate(map(octets, parts)))
         incoming = {n: octets(place) for n, place in zip(order, apart, strict=True)}
-        return self._begin("all_to_all", lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
+        return self._begin(step, lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
 
     # ------------------------------------------------------------ messages
 
@@ -373,7 +364,7 @@ class ProcessGroup(DescribedGroup):
     def barrier(self, opts: Any = None) -> GroupWork:
         """Wait for every rank."""
         with self._call("barrier", _options(_c10d.BarrierOptions, opts)) as step:
-            return self._begin("barrier", lambda: self._engine.barrier(step), Memory(), [])
+            return self._begin(step, lambda: self._engine.barrier(step), Memory(), [])
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for every rank; the error names all that did not come, whatever `wait_all_ranks`."""
@@ -397,10 +388,20 @@ class ProcessGroup(DescribedGroup):
         step = Step(kind, self._calls.number(kind), timeout.total_seconds())
         return Refusable(self._loop, self._engine, step)
 
-    def _begin(self, name: str, start: Start, memory: Memory, results: Tensors, nbytes: int | None = None) -> GroupWork:
+    def _begin(
+        self, step: Step, start: Start, memory: Memory, results: Tensors, nbytes: int | None = None
+    ) -> GroupWork:
         """Begin a collective; `nbytes` is what it moves if ranks would not all take it for the same."""
-        nbytes, patience = memory.nbytes if nbytes is None else nbytes, self._timeout.total_seconds()
-        return self._calls.begin(name, self._name, start, memory, results, nbytes=nbytes, patience=patience)
+        return self._calls.begin(
+            step.kind,
+            self._name,
+            start,
+            memory,
+            results,
+            nbytes=memory.nbytes if nbytes is None else nbytes,
+            patience=self._timeout.total_seconds(),
+            failed=partial(self._engine.give_up, step),
+        )
 
     def _pass_on(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
         """Begin to send or receive a message: of these there is no order that all ranks have in common."""

@@ -85,6 +85,7 @@ async def test_who_begins_with_one_that_has_failed_for_it_hears_why(mesh: Meshes
     both = call(world, 0, 1, "gather"), call(world, 1, 0, "scatter")
     for each in both:
         await told(each)
+    world.bulks[a].give_up(tag("").wire(), "CallsDiffer")  # as who does not know what was said of it
     assert await told(call(world, 2, 0, "gather")) == f"{a}: {b} calls scatter, not gather"
 
 

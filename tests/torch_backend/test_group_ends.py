@@ -14,6 +14,7 @@ import torch.distributed as dist
 from ictp2p.errors import IctError, PeerClosed
 from ictp2p.torch_backend import ProcessGroup, RankLost, RankTimeout
 from ictp2p.torch_backend.endpoint import Allowance
+from ictp2p.torch_backend.engine import Step
 from tests.garbage import uncollected
 from tests.torch_backend.call_options import sums
 from tests.torch_backend.conftest import SECONDS, together
@@ -66,6 +67,59 @@ def test_who_comes_when_the_others_have_given_up_hears_of_it(length: int) -> Non
         return caught.type, float(mine.mean())
 
     assert together(2, act) == [(RankTimeout, 2.0), (RankLost, 2.0)]
+
+
+def test_who_comes_when_the_others_have_given_up_what_was_queued_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: nobody was told of a call whose turn had not come, and who came later waited out its own time."""
+    monkeypatch.setattr("ictp2p.torch_backend.abreast.MOST", 1)
+    over = threading.Barrier(2)
+
+    def act(group: ProcessGroup, rank: int) -> Any:
+        group.barrier().wait()
+        if rank:
+            over.wait(SECONDS)
+        else:
+            group.set_timeout(timedelta(seconds=0.05))
+        first, queued = group.allreduce([mine := torch.ones(1)], sums(seconds=SECONDS)), group.barrier()
+        with pytest.raises((RankTimeout, RankLost)) as caught:
+            queued.wait()
+        if rank == 0:
+            over.wait(SECONDS)
+        first.wait()
+        return caught.type, mine.tolist()
+
+    assert together(2, act) == [(RankTimeout, [2.0]), (RankLost, [2.0])]
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
+@pytest.mark.parametrize("begins", [False, True])
+def test_who_comes_to_what_has_failed_before_it_began_hears_of_it(name: str, begins: bool) -> None:
+    """Regression: if one part of a call, or what prepares it, breaks at one rank, nobody was told of what follows."""
+    kinds = torch.float32, torch.int64
+
+    def act(group: ProcessGroup, rank: int) -> Any:
+        reduce = getattr(group._engine, name)
+
+        async def broken(step: Step, *given: Any) -> None:
+            if begins:
+                await reduce(step, *given)
+            raise MemoryError
+
+        if rank == 0:
+            setattr(group._engine, name, broken)
+        whole, parts = [torch.ones(2, dtype=kind) for kind in kinds], [torch.ones(1, dtype=kind) for kind in kinds]
+        calls = {
+            "all_reduce": lambda: group.allreduce_coalesced(whole),
+            "reduce_scatter": lambda: group.reduce_scatter_single_coalesced(parts, whole),
+        }
+        work = calls[name]()
+        with pytest.raises((MemoryError, RankLost), match="gave up: MemoryError" if rank else None) as caught:
+            work.wait()
+        return caught.type
+
+    assert together(2, act) == [MemoryError, RankLost]
 
 
 def test_a_wait_may_be_shorter_than_the_call() -> None:

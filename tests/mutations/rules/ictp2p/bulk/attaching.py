@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "a-worse-reason-for-a-better-one",
+        "Who begins a collective that has failed because calls differ hears that, and what was called.",
+        "        if (ANYBODY, tag) not in self._given_up:",
+        "        if True:",
+        ("bulk/test_differing.py::test_who_begins_with_one_that_has_failed_for_it_hears_why",),
+    ),
+    Mutation(
         "one-part-speaks-for-all",
         "A stranger is told what we call as long as any part of the call is under way.",
         "            del calling[hold]\n            if not calling:\n",

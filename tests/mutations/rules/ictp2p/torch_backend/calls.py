@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "failed-before-it-began-in-silence",
+        "Who begins a collective that has failed at another rank before it began there is told.",
+        "                failed(error)\n",
+        "                pass\n",
+        (
+            "torch_backend/test_group_ends.py::test_who_comes_when_the_others_have_given_up_what_was_queued_hears_of_it",
+            "torch_backend/test_group_ends.py::test_who_comes_to_what_has_failed_before_it_began_hears_of_it",
+        ),
+    ),
+    Mutation(
         "collectives-without-turns",
         "A rank begins no more collectives ahead of the others than they remember.",
         "        if patience is None:\n",

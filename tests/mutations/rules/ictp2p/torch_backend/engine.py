@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "later-parts-given-up-in-silence",
+        "With one part of a call that fails at a rank those behind it are over, for all who begin them.",
+        "                    self.give_up(later, error)",
+        "                    pass",
+        ("torch_backend/test_group_ends.py::test_who_comes_to_what_has_failed_before_it_began_hears_of_it",),
+    ),
+    Mutation(
         "over-without-a-word",
         "Who calls what moves nothing has those told who begin another thing with it.",
         "        if not plan.elements:\n            self._bulk.forgo(tag.wire(), tag.call)\n",
