@@ -31,6 +31,7 @@ from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.memory import Memory, octets
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
+from ictp2p.torch_backend.overloads import ONE, SPLIT, TWO, overloaded
 from ictp2p.torch_backend.reductions import Reduction
 from ictp2p.torch_backend.refusals import Refusable
 from ictp2p.torch_backend.shapes import cut, expect, fits, member, split
@@ -122,13 +123,14 @@ class ProcessGroup(DescribedGroup):
 
     # ------------------------------------------------------------ reductions
 
-    def allreduce(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> GroupWork:
+    @overloaded(_c10d.AllreduceOptions, ONE, "op", "timeout")
+    def allreduce(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Reduce over all ranks, in place, to the same bits everywhere."""
-        return self.allreduce_coalesced(_listed(tensors), opts, timeout)
+        return self.allreduce_coalesced(tensors, opts)
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> GroupWork:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> GroupWork:
         """Reduce several tensors as one; those of one type are one vector."""
-        opts = _options(_c10d.AllreduceOptions, opts, timeout)
+        opts = opts or _c10d.AllreduceOptions()
         with self._call("all_reduce", opts) as step:
             memory, lists = Memory(), dict[torch.dtype, list[Tensor]]()
             for tensor in tensors:
@@ -149,6 +151,7 @@ class ProcessGroup(DescribedGroup):
             ]
             return self._begin(step, lambda: self._engine.one_by_one(step, parts), memory, tensors)
 
+    @overloaded(_c10d.ReduceOptions, ONE, "root", "op", "timeout")
     def reduce(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Reduce to one rank, in place there; the others' tensors stay as they are."""
         with self._call("reduce", opts) as step:
@@ -161,9 +164,9 @@ class ProcessGroup(DescribedGroup):
                 step, lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
             )
 
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> GroupWork:
+    @overloaded(_c10d.ReduceScatterOptions, TWO, "op", "timeout")
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Reduce a list of tensors per output; rank n gets the n-th of it."""
-        opts = _options(_c10d.ReduceScatterOptions, opts)
         with self._call("reduce_scatter", opts) as step:
             memory = Memory()
             vectors = [[memory.read(part) for part in each] for each in inputs]
@@ -171,7 +174,7 @@ class ProcessGroup(DescribedGroup):
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Reduce several tensors; each rank gets an equal part of each."""
-        opts = _options(_c10d.ReduceScatterOptions, opts)
+        opts = opts or _c10d.ReduceScatterOptions()
         with self._call("reduce_scatter", opts) as step:
             memory = Memory()
             vectors = [
@@ -207,16 +210,17 @@ class ProcessGroup(DescribedGroup):
 
     # ------------------------------------------------------------ copies
 
-    def broadcast(self, tensors: Tensors, opts: Any = None) -> GroupWork:
+    @overloaded(_c10d.BroadcastOptions, ONE, "root", "timeout")
+    def broadcast(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Copy one rank's tensors to all."""
-        opts = _options(_c10d.BroadcastOptions, opts)
         with self._call("broadcast", opts) as step:
             memory, root = Memory(), member(opts.rootRank, self._size, "broadcast")
             place = memory.read if root == self._rank else memory.write
             flat = [octets(place(tensor)) for tensor in tensors]
             return self._begin(step, lambda: self._engine.broadcast(step, flat, root), memory, tensors)
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
+    @overloaded(_c10d.AllgatherOptions, TWO, "timeout")
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensors, one list of results for each tensor that is brought."""
         with self._gathering(opts) as step:
             return self._all_gather_lists(step, outputs, inputs)
@@ -241,7 +245,7 @@ class ProcessGroup(DescribedGroup):
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
     def _gathering(self, opts: Any) -> Refusable:
-        return self._call("all_gather", _options(_c10d.AllgatherOptions, opts))
+        return self._call("all_gather", opts or _c10d.AllgatherOptions())
 
     def _all_gather_lists(self, step: Step, outputs: Sequence[Tensors], inputs: Tensors) -> GroupWork:
         memory = Memory()
@@ -264,6 +268,7 @@ class ProcessGroup(DescribedGroup):
         ]
         return self._begin(step, lambda: self._engine.all_gather(step, parts), memory, results)
 
+    @overloaded(_c10d.GatherOptions, TWO, "root", "timeout")
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
         with self._call("gather", opts) as step:
@@ -282,6 +287,7 @@ class ProcessGroup(DescribedGroup):
                 step, lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
             )
 
+    @overloaded(_c10d.ScatterOptions, TWO, "root", "timeout")
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
         with self._call("scatter", opts) as step:
@@ -303,13 +309,14 @@ class ProcessGroup(DescribedGroup):
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Give tensor n to rank n, and get one from each."""
-        with self._call("all_to_all", _options(_c10d.AllToAllOptions, opts)) as step:
+        with self._call("all_to_all", opts or _c10d.AllToAllOptions()) as step:
             memory = Memory()
             incoming, outgoing = [memory.write(out) for out in outputs], [memory.read(part) for part in inputs]
             return self._all_to_all(step, memory, incoming, outgoing, outputs)
 
+    @overloaded(_c10d.AllToAllOptions, SPLIT, "timeout")
     def all_to_all_single(
-        self, output: Tensor, tensor: Tensor, incoming: Sequence[int], outgoing: Sequence[int], opts: Any = None
+        self, output: Tensor, tensor: Tensor, incoming: Sequence[int], outgoing: Sequence[int], opts: Any
     ) -> GroupWork:
         """Cut a tensor along its first dimension, give part n to rank n, and line up what comes.
 
@@ -320,7 +327,7 @@ class ProcessGroup(DescribedGroup):
             outgoing: rows of the input per rank; none: equal parts.
             opts: torch's.
         """
-        with self._call("all_to_all", _options(_c10d.AllToAllOptions, opts)) as step:
+        with self._call("all_to_all", opts) as step:
             memory = Memory()
             places = cut(memory.write(output), output.shape, incoming, self._size)
             parts = cut(memory.read(tensor), tensor.shape, outgoing, self._size)
@@ -361,15 +368,15 @@ class ProcessGroup(DescribedGroup):
         flat = octets(memory.write(tensor))
         return self._pass_on(name, lambda: self._messages.receive(flat, source, tag, timeout), memory, tensors)
 
-    def barrier(self, opts: Any = None) -> GroupWork:
+    @overloaded(_c10d.BarrierOptions, (), "timeout")
+    def barrier(self, opts: Any) -> GroupWork:
         """Wait for every rank."""
-        with self._call("barrier", _options(_c10d.BarrierOptions, opts)) as step:
+        with self._call("barrier", opts) as step:
             return self._begin(step, lambda: self._engine.barrier(step), Memory(), [])
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for every rank; the error names all that did not come, whatever `wait_all_ranks`."""
-        opts = _options(_c10d.BarrierOptions, None, timeout)
-        self.barrier(opts).wait()
+        self.barrier(timeout=timeout).wait()
 
     # The names that torch had before, and still calls from C++.
     _allgather_base = all_gather_single
@@ -428,18 +435,3 @@ class ProcessGroup(DescribedGroup):
     def _met(self, peer: PeerId) -> None:
         if peer in self._calls.peers:
             self._messages.met(self._calls.peers.index(peer))
-
-
-def _listed(tensors: Tensor | Tensors) -> Tensors:
-    return [tensors] if isinstance(tensors, Tensor) else tensors
-
-
-def _options(kind: Any, given: Any, timeout: timedelta | None = None) -> Any:
-    if hasattr(given, "timeout"):
-        return given
-    opts = kind()
-    if given is not None:
-        opts.reduceOp = given
-    if timeout is not None:
-        opts.timeout = timeout
-    return opts
