@@ -9,8 +9,8 @@ behind lines of their own a few links measured badly had three of ten meshes do 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from ictp2p.core.cards import ClusterCard, LinkCard
 from ictp2p.types import ClusterId
@@ -29,17 +29,19 @@ def doubtful(me: ClusterId, links: Sequence[LinkCard], cards: Iterable[ClusterCa
         links: as we measure them.
         cards: of all clusters.
     """
-    told = [(card.cluster, card.links) for card in cards if card.cluster != me]
+    told = [card for card in cards if card.cluster != me]
     if len(told) >= FEW:
         return ()
-    up: dict[ClusterId, float] = defaultdict(float)
-    down: dict[ClusterId, float] = defaultdict(float)
-    for cluster, each in (*told, (me, links)):
-        for link in each:
-            up[cluster], down[cluster] = max(up[cluster], link.bandwidth_out), max(down[cluster], link.bandwidth_in)
-            up[link.neighbour] = max(up[link.neighbour], link.bandwidth_in)
-            down[link.neighbour] = max(down[link.neighbour], link.bandwidth_out)
-    parts = {
-        link.neighbour: link.bandwidth_out / min(up[me], down[link.neighbour]) for link in links if link.bandwidth_out
-    }
+    up = max((link.bandwidth_out for link in links), default=0.0)
+    down = {link.neighbour: link.bandwidth_out for link in links}
+    for card in told:  # all links of the mesh, at each notice of one of ours: only lines at ours are looked at
+        at = card.cluster
+        if at in down:
+            down[at] = max(down[at], max((link.bandwidth_in for link in card.links), default=0.0))
+        for link in card.links:
+            if link.neighbour == me:
+                up = max(up, link.bandwidth_in)
+            elif link.bandwidth_out > down.get(link.neighbour, inf):
+                down[link.neighbour] = link.bandwidth_out
+    parts = {link.neighbour: link.bandwidth_out / min(up, down[link.neighbour]) for link in links if link.bandwidth_out}
     return tuple(sorted((name for name, part in parts.items() if part < DOUBTED), key=lambda name: (parts[name], name)))

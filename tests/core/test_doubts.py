@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,3 +65,20 @@ def test_among_many_nothing_is_doubted() -> None:
     alone = {(0, 1): 1e6} | {(n, m): 1e7 for n in range(FEW + 1) for m in range(FEW + 1) if (n, m) != (0, 1)}
     assert doubted(alone, FEW) == (ClusterId("c1"),)
     assert doubted(alone, FEW + 1) == ()
+
+
+def test_a_link_of_others_costs_one_look_or_two() -> None:
+    """It is asked at each notice of a link, of all links in the mesh: of sixteen idle clusters it was a twentieth."""
+    told = cards({(n, m): 1e7 for n in range(FEW) for m in range(FEW)}, FEW)
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        doubtful(told[0].cluster, told[0].links, told)
+    finally:
+        sys.setprofile(None)
+    assert calls < 2.5 * FEW * (FEW - 1)
