@@ -242,6 +242,8 @@ class Links:
             self._probing = None
         if self._probing or self._in_round or now < self._reserved_until:
             return []
+        if self._budget < self._profile.probe_sizes[-1]:  # as in an idle mesh, for good: none is looked for in vain
+            return []
         wanting = self._wanting(now)
         neighbour = wanting or self._worth_another(now)
         if neighbour is None:

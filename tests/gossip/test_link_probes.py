@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.gossip.hellos import Hello
+from ictp2p.gossip.link import Link
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.links import Links, ProbeWanted
 from ictp2p.types import Transfer
@@ -37,6 +39,12 @@ class TestProbes:
         links.connected(B, 3.0)
         assert notices(move(links, 8 * MIB, 4.0, to=C), ProbeWanted) == []
         assert notices(links.handle_timeout(4000.0), ProbeWanted) == [], "the credit is spent"
+
+    def test_without_credit_nobody_looks_which_link_wants_one(self, monkeypatch: pytest.MonkeyPatch):
+        """It was each link of an idle mesh, at every timeout and every notice of one."""
+        links, _ = linked_for_probes(profile=replace(PROBING, probe_credit=8 * MIB))
+        monkeypatch.setattr(Link, "wants_probe", None)
+        assert notices(links.handle_timeout(4000.0), ProbeWanted) == []
 
     def test_a_probe_that_brings_nothing_is_given_up_and_the_next_one_wanted(self):
         links, _ = linked_for_probes()
