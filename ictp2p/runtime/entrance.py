@@ -86,8 +86,7 @@ class Entrance:
         self._damaged = ""
         """The file of addresses, if it cannot be read."""
         self._book = self._kept_book()
-        former = (Address.parse(text) for text in self._book)
-        self._former = tuple(a for a in former if a not in self._seeds)
+        self._former = tuple(a for a in self._book if a not in self._seeds)
         """Whom this peer knew in a former life."""
         self._answers: dict[Address, PeerId | IctError] = {}
         """What dialing each address gave, last, of those that are still dialed."""
@@ -132,12 +131,12 @@ class Entrance:
         book = address_book(others, views.present_peers(core.directory, core.m.mesh, core.m.members), self._book)
         if book and book != self._book:
             self._book = book
-            self._disk.save(_BOOK, "\n".join(book).encode())
+            self._disk.save(_BOOK, "\n".join(map(str, book)).encode())
 
-    def _kept_book(self) -> tuple[str, ...]:
+    def _kept_book(self) -> tuple[Address, ...]:
         """The addresses that are on disk. There is no promise in them, so who cannot read them does without."""
         try:
-            return tuple((self._disk.load(_BOOK) or b"").decode().split())
+            return tuple(map(Address.parse, (self._disk.load(_BOOK) or b"").decode().split()))
         except StateError:
             self._damaged = f"{_BOOK}{SUFFIX} in data_dir {self._folder!r}"
             return ()
@@ -248,16 +247,15 @@ class Entrance:
 
     def _addresses(self) -> Sequence[Address]:
         """The seeds first: they are what people keep up to date."""
-        now_known = (Address.parse(text) for text in self._book)
-        return tuple(dict.fromkeys([*self._seeds, *self._former, *now_known]))
+        return tuple(dict.fromkeys([*self._seeds, *self._former, *self._book]))
 
     async def _call_on(self, addresses: Sequence[Address]) -> None:
         """Dial those that no connected peer has, a few at a time, and no more once a lost quorum is found."""
         known = {*addresses, *self._addresses()}
         self._answers = {address: answer for address, answer in self._answers.items() if address in known}
         here = set(self._core.linked())
-        met = {str(self._core.directory.endpoint(peer)) for peer in here}
-        due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]
+        met = {self._core.directory.endpoint(peer) for peer in here}
+        due = [a for a in addresses if a not in met and self._answers.get(a) not in here]
         lost = not self._in_touch()
         for start in range(0, len(due), _AT_ONCE):
             if lost and self._in_touch():
@@ -286,8 +284,8 @@ class Entrance:
 
 
 def address_book(
-    others: Mapping[PeerId, Address | None], here: Collection[PeerId], former: Iterable[str]
-) -> tuple[str, ...]:
+    others: Mapping[PeerId, Address | None], here: Collection[PeerId], former: Iterable[Address]
+) -> tuple[Address, ...]:
     """The addresses to keep, at most 256: in the order given, and if they are too many of those who are `here` first.
 
     Args:
@@ -296,7 +294,7 @@ def address_book(
         former: the book as it was. Whoever was forgotten is in no card any more, but the other half of a mesh that was
             cut for hours is where it was: what there is room for is kept.
     """
-    dialable = [(peer, str(address)) for peer, address in others.items() if address is not None]
+    dialable = [(peer, address) for peer, address in others.items() if address is not None]
     if len(dialable) > _REMEMBERED:
         dialable.sort(key=lambda other: other[0] not in here)
     return tuple(dict.fromkeys([*(address for _, address in dialable), *former]))[:_REMEMBERED]

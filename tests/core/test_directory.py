@@ -136,9 +136,9 @@ def test_an_address_book_has_room_for_the_living_before_all_others(dead: int, li
     """The dead have the lower ids here: where the first so many by id were kept, they kept the living out."""
     others = {PeerId(f"p{n:03d}"): Address("dead" if n < dead else "living", n + 1) for n in range(dead + living)}
     here = [*others][dead:]
-    old = [f"former:{n + 1}" for n in range(former)]
+    old = [Address("former", n + 1) for n in range(former)]
     book = address_book({**others, PeerId("q"): None}, here, old)
-    assert {str(others[peer]) for peer in here} <= set(book)
+    assert {others[peer] for peer in here} <= set(book)
     assert len(book) == len(set(book)) == min(256, dead + living + former)
     if dead + living <= 256:
-        assert book[: dead + living] == tuple(map(str, others.values()))
+        assert book[: dead + living] == tuple(others.values())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ictp2p.config import Config
-from ictp2p.disk import MemoryDisk
+from ictp2p.disk import Disk, MemoryDisk
 from ictp2p.edge.control import SelfConnection
 from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch
 from ictp2p.runtime.entrance import Entrance
@@ -25,7 +25,7 @@ ODD, SOUND = Address("192.0.2.1", 7450), Address("192.0.2.2", 7450)
 class Bed:
     """An entrance with two seeds: one that raises what nobody expects, and one that takes us in the third time."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk | None = None) -> None:
         self.dialed: list[Address] = []
         self.refusals = 2
         self.told: list[Any] = []
@@ -40,7 +40,7 @@ class Bed:
         config = Config.local(cluster="a", token="x" * 32, join=(str(ODD), str(SOUND)))
         self.warned: list[str] = []
         ways = self.dial, lambda: None, lambda: None
-        self.entrance = Entrance(config, MemoryDisk(), core, *ways, self.warned.append)
+        self.entrance = Entrance(config, disk or MemoryDisk(), core, *ways, self.warned.append)
 
     async def dial(self, address: Address) -> PeerId:
         self.dialed.append(address)
@@ -155,7 +155,7 @@ def leading(bed: Bed, living: dict[PeerId, Address], book: list[Address]) -> Ent
     core.m.rounds.in_touch = lambda: True
     core.m.mesh, core.m.members = SimpleNamespace(alive=tuple), SimpleNamespace(alive=lambda: tuple(living))
     core.directory = SimpleNamespace(peers=living, me=SimpleNamespace(peer="me"), clusters={}, endpoint=living.get)
-    bed.entrance._book = tuple(map(str, book))
+    bed.entrance._book = tuple(book)
     return bed.entrance
 
 
@@ -170,6 +170,16 @@ async def test_who_misses_nobody_looks_now_and_then_where_nobody_is_known_to_be(
     assert len(sought) == 5
     assert all(len(set(turn)) == 8 for turn in sought)
     assert {address for turn in sought for address in turn} == {ODD, *anywhere(*range(12, 40))}
+
+
+async def test_addresses_that_were_kept_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were at each look around, every few seconds of a peer's life; most looks seek nobody."""
+    disk, kept = MemoryDisk(), [Address("192.0.2.10", 7450), Address("2001:db8::1", 7450)]
+    disk.save("addresses", "\n".join(map(str, kept)).encode())
+    entrance = Bed(disk).entrance
+    monkeypatch.setattr(Address, "parse", None)
+    for _ in range(2):
+        assert entrance._addresses() == (ODD, SOUND, *kept)
 
 
 async def test_who_misses_nobody_has_nobody_to_look_for() -> None:
@@ -204,7 +214,7 @@ class Returning(Bed):
         self.answers, self.linked, self.joined = answers, list[PeerId](), 0
         core.card, core.linked = SimpleNamespace(peer="me"), lambda: self.linked
         core.m.rounds.tip = 1, SimpleNamespace(voters=voters)
-        self.entrance._seeds, self.entrance._book = (), tuple(map(str, answers))
+        self.entrance._seeds, self.entrance._book = (), tuple(answers)
         self.entrance._join = self.join
 
     def join(self) -> None:
