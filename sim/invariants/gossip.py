@@ -7,7 +7,6 @@ can be in anybody's view before that. Who has left by then has no record any mor
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ictp2p.gossip.messages import LAST_SEQUENCE, Record
@@ -36,41 +35,32 @@ class Gossip:
         """The newest that each was seen to have made while it lived: what it makes next is newer."""
         self._last: dict[_Owner, Version] = {}
         """What it may have made beyond that as it ended, told or not: others may hold as much."""
-        self._own: dict[_View, _Owner] = {}
-        """What each host makes records as, in each view in which it does."""
+        self._own: dict[str, dict[Scope, Record]] = {}
+        """The newest record that each host was seen to have made, in each view in which it makes some."""
         self._held: dict[_View, tuple[Swim, dict[str, Version]]] = {}
 
     def note_own(self, host: Host) -> None:
-        """Note what a peer has made so far."""
-        made = self._records(host)
-        for view in self._former(host, made):
-            del self._own[view]
-        for view, (key, version) in made.items():
-            self._own[view] = key
-            before = self._made.get(key, (0, 0))
-            if version < before:
-                self._complain("G3", f"{host.name} made record {version} after {before}")
-            self._made[key] = max(before, version)
+        """Note what a peer has made so far: nothing new, before most of the messages that it handles."""
+        made = _records(host)
+        if made == self._own.get(host.name):
+            return
+        self._own[host.name] = made
+        for scope, record in made.items():
+            owner = _owner(scope, record)
+            before = self._made.get(owner, (0, 0))
+            if record.version < before:
+                self._complain("G3", f"{host.name} made record {record.version} after {before}")
+            self._made[owner] = max(before, record.version)
 
     def note_last(self, host: Host) -> None:
         """Note what a peer that ends has made; of one that has left, all that it can have before its goodbye."""
-        made = self._records(host)
-        for key, version in made.values():
-            self._last[key] = max(self._last.get(key, (0, 0)), version)
-        for view in self._former(host, made):
-            incarnation, _ = self._made[self._own[view]]
-            self._last[self._own.pop(view)] = (incarnation, LAST_SEQUENCE)
-
-    def _records(self, host: Host) -> dict[_View, tuple[_Owner, Version]]:
-        """The newest that a peer has made, in each view in which it does."""
-        core = host.core
-        groups = () if core is None else (("cluster", core.m.members), ("mesh", core.m.mesh))
-        made = [(scope, group.record) for scope, group in groups]
-        return {(host.name, scope): ((scope, own.member, own.key), own.version) for scope, own in made if own}
-
-    def _former(self, host: Host, made: Container[_View]) -> list[_View]:
-        """The views in which a peer made records, and does no longer."""
-        return [view for view in self._own if view[0] == host.name and view not in made]
+        made, before = _records(host), self._own.pop(host.name, {})
+        for scope, record in made.items():
+            owner = _owner(scope, record)
+            self._last[owner] = max(self._last.get(owner, (0, 0)), record.version)
+        for scope, record in before.items():
+            if scope not in made:
+                self._last[_owner(scope, record)] = (record.incarnation, LAST_SEQUENCE)
 
     def look(self, host: Host) -> None:
         """Look through both views of a peer."""
@@ -90,8 +80,19 @@ class Gossip:
     def _genuine(self, host: Host, scope: Scope, record: Record) -> None:
         if record.left:
             return  # a goodbye is the last record, made as its owner goes
-        key = (scope, record.member, record.key)
-        made = max(self._made.get(key, (0, 0)), self._last.get(key, (0, 0)))
+        owner = _owner(scope, record)
+        made = max(self._made.get(owner, (0, 0)), self._last.get(owner, (0, 0)))
         if record.version > made:
             text = f"{host.name} holds record {record.version} of {record.member}, whose owner has made {made}"
             self._complain("G3", text)
+
+
+def _records(host: Host) -> dict[Scope, Record]:
+    """The newest that a peer has made, in each view in which it does."""
+    core = host.core
+    groups = () if core is None else (("cluster", core.m.members), ("mesh", core.m.mesh))
+    return {scope: own for scope, group in groups if (own := group.record) is not None}
+
+
+def _owner(scope: Scope, record: Record) -> _Owner:
+    return scope, record.member, record.key

@@ -9,6 +9,8 @@ import pytest
 
 from ictp2p.gossip.messages import Status
 from sim import World
+from sim.invariants import gossip
+from tests.interrupts import places
 
 Broken = Callable[[], list[str]]
 
@@ -86,3 +88,19 @@ def test_g3_an_owner_makes_again_what_it_made_as_it_died_and_told_nobody(world: 
     table._ledger.own = own
     world.auditor.delivering(host)
     assert broken() == []
+
+
+def test_what_is_looked_at_before_a_message_does_not_grow_with_the_world(world: World) -> None:
+    """It was each host's records, before every message: 5 % of what an audited world of sixteen clusters took."""
+    host = world.hosts["a/0"]
+
+    def looked() -> int:
+        world.auditor.delivering(host)
+        return len(places(lambda: world.auditor.delivering(host), gossip))
+
+    few = looked()
+    for name in "defgh":
+        world.cluster(name, workers=1)
+    world.run_until(lambda: all(host.leads for host in world.hosts.values()), within=30)
+    world.auditor.sweep()
+    assert looked() == few
