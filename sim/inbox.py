@@ -150,7 +150,7 @@ def _read(protocol: asyncio.BufferedProtocol, data: bytes, done: int, size: int)
     """Have a protocol read once, from `done` on, as much as it has room for; give how much."""
     view = memoryview(protocol.get_buffer(-1))
     count = min(view.nbytes, size - done)
-    real = data[done : done + count]
+    real = memoryview(data)[done : done + count]
     known = len(real)
     view[:known] = real
     if known < count:

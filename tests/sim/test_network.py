@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +13,7 @@ from ictp2p.errors import AddressInUse, AddressNotOurs, Refused, Unreachable
 from ictp2p.types import Address
 from ictp2p.wire import FrameKind, FrameReader, frame
 from sim.chance import Chance
+from sim.inbox import _read
 from sim.internet import Internet
 from sim.loop import Process, SimLoop
 from sim.network import SimNetwork
@@ -224,6 +226,24 @@ def test_a_buffered_protocol_gets_every_byte_in_pieces_of_its_own_size(size: int
     pair.dialer.transport.write(sent)
     pair.loop.run_to(20)
     assert taker.data == sent
+
+
+class Uncopied(Buffered):
+    def buffer_updated(self, nbytes: int) -> None:
+        """All of it is in the buffer."""
+
+
+def test_a_read_copies_what_it_gives_once() -> None:
+    """It was sliced first, as most reads of a body are, behind its head: one of three copies of all that is moved."""
+    data, taker = b"head" + bytes(range(256)) * 4096, Uncopied(2**20)
+    tracemalloc.start()
+    try:
+        _read(taker, data, 4, len(data))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taker.buffer == data[4:]
+    assert most < 2**16
 
 
 def test_a_reader_that_stops_makes_the_writer_pause_and_go_on() -> None:
