@@ -1,0 +1,42 @@
+"""What an object holds, as a value that can be compared and hashed: two machines that hold the same do the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import msgspec
+
+
+def frozen(thing: Any, seen: dict[int, int] | None = None) -> Hashable:
+    """Freeze all that can be reached from `thing`, but chance and the order of keys.
+
+    Args:
+        thing: made of containers, and of objects with attributes.
+        seen: objects that were met on the way, by identity: what two hold together is told from two that are equal.
+    """
+    seen = {} if seen is None else seen
+    match thing:
+        case random.Random():
+            return None
+        case tuple() | list():
+            return (type(thing), *(frozen(each, seen) for each in thing))
+        case set() | frozenset():
+            return frozenset(thing)
+        case dict():
+            return frozenset((key, frozen(value, seen)) for key, value in thing.items())
+        case None | bool() | int() | float() | str() | bytes() | msgspec.Struct():
+            return thing
+    if id(thing) in seen:
+        return (type(thing), seen[id(thing)])
+    seen[id(thing)] = len(seen)
+    return (type(thing), *((name, frozen(value, seen)) for name, value in _attributes(thing)))
+
+
+def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    yield from sorted(getattr(thing, "__dict__", {}).items())
+    for base in type(thing).__mro__:
+        for name in getattr(base, "__slots__", ()):
+            if hasattr(thing, name):
+                yield name, getattr(thing, name)
