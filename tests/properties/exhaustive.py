@@ -6,7 +6,7 @@ of the code itself and not of a model of it, as in Musuvathi et al., "CMC", 2002
 that there is an end.
 
 Three things make that cheap enough. Machines know of each other by messages alone, so what one makes of an event, in
-one state of its own, is worked out once, on a copy, and looked up ever after; a state of the whole is a few numbers.
+one state of its own, is worked out once, by doing again what led to it, and looked up ever after; a state of the whole is a few numbers.
 What was said can arrive at any time, also again, also after what was said later: so messages are never taken from the
 wire, and a state is not of interest if the same machines were seen with as many messages and more. For never to arrive
 is one of the things that these can do. And what changes nothing is no step.
@@ -19,7 +19,6 @@ Each machine has a clock of its own, which goes on when a move lets it: to wait 
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,10 +65,11 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class _Local:
-    """One state of one machine, which is never touched again."""
+    """One state of one machine."""
 
     who: int
-    machine: Any
+    past: _Past | int
+    """What led to it, on one way of all."""
     now: float
     done: bool
     view: Any
@@ -83,6 +83,14 @@ class _Step(NamedTuple):
 
     to: int
     effects: tuple[tuple[str, int], ...]
+
+
+class _Past(NamedTuple):
+    """The last thing that was done to a machine, and what was before: at first, by number, the disk that it began with."""
+
+    before: _Past | int
+    act: Act
+    now: float
 
 
 class _Outcome:
@@ -266,7 +274,7 @@ class Explorer:
         return local.steps[key]
 
     def _work_out(self, local: _Local, act: Act, waits: bool) -> _Step | None:
-        machine, now = copy.deepcopy(local.machine), local.now
+        machine, now = self._again(local), local.now
         if waits:
             due = machine.next_timeout()
             if due is None:
@@ -276,7 +284,7 @@ class Explorer:
         if effects is None:
             return None
         numbered = [each for effect in effects if (each := self._effect(local.who, effect)) is not None]
-        return _Step(self._local(local.who, machine, now), tuple(numbered))
+        return _Step(self._local(local.who, machine, now, _Past(local.past, act, now)), tuple(numbered))
 
     def _effect(self, who: int, effect: Send | Persist | Notice) -> tuple[str, int] | None:
         match effect:
@@ -296,11 +304,25 @@ class Explorer:
 
     def _boot(self, who: int, disk: int) -> int:
         if (who, disk) not in self._boots:
-            self._boots[who, disk] = self._local(who, self.world.boot(who, self._disks.items[disk]), 0.0)
+            self._boots[who, disk] = self._local(who, self._fresh(who, disk), 0.0, disk)
         return self._boots[who, disk]
 
-    def _local(self, who: int, machine: Any, now: float) -> int:
-        local = _Local(who, machine, now, self.world.done(machine), self.world.view(machine))
+    def _fresh(self, who: int, disk: int) -> Any:
+        return self.world.boot(who, self._disks.items[disk])
+
+    def _again(self, local: _Local) -> Any:
+        """Make a machine that is in this state, by what led to it once."""
+        acts, past = [], local.past
+        while isinstance(past, _Past):
+            acts.append(past)
+            past = past.before
+        machine = self._fresh(local.who, past)
+        for _, act, now in reversed(acts):
+            act(machine, now)
+        return machine
+
+    def _local(self, who: int, machine: Any, now: float, past: _Past | int) -> int:
+        local = _Local(who, past, now, self.world.done(machine), self.world.view(machine))
         return self._locals.number((who, now, frozen(machine)), local)
 
 

@@ -19,9 +19,6 @@ class Even(random.Random):
     def random(self) -> float:
         return 0.5
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Even:
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class Move:
