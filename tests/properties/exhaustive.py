@@ -6,10 +6,9 @@ of the code itself and not of a model of it, as in Musuvathi et al., "CMC", 2002
 that there is an end.
 
 Three things make that cheap enough. Machines know of each other by messages alone, so what one makes of an event, in
-one state of its own, is worked out once, by doing again what led to it, and looked up ever after; a state of the whole is a few numbers.
-What was said can arrive at any time, also again, also after what was said later: so messages are never taken from the
-wire, and a state is not of interest if the same machines were seen with as many messages and more. For never to arrive
-is one of the things that these can do. And what changes nothing is no step.
+one state of its own, is worked out once, by doing again what led to it, and looked up ever after; a state of the whole
+is a few numbers. What was said can arrive at any time, late, never and, where a world says so, again; so a state is not
+of interest if the same machines were seen with as much on the wire and more. And what changes nothing is no step.
 
 Machines count as equal if they hold the same, but for chance and the order of keys in dicts. States that were seen are
 remembered by their hashes of 64 bits: of a million the odds that two share one are 3 in a hundred million.
@@ -86,7 +85,7 @@ class _Step(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """The last thing that was done to a machine, and what was before: at first, by number, the disk that it began with."""
+    """The last thing that was done to a machine, and what was before: at first its disk, by number."""
 
     before: _Past | int
     act: Act
