@@ -249,6 +249,10 @@ class Bulk:
         why = f"{peer} has restarted" if restarted else f"{peer} has fallen silent"
         self._pool.distrust(peer, why, young=restarted)
 
+    def hasten(self, peer: PeerId) -> None:
+        """What is under way with `peer`, which may be dead, ends soon if nothing is seen of it: see `Pool.hasten`."""
+        self._pool.hasten(peer)
+
     def doubt(self, peer: PeerId) -> None:
         """What was to run with `peer` has failed: see `Pool.doubt`."""
         self._pool.doubt(peer)

@@ -13,10 +13,11 @@ A relay before a slow line may take nothing for longer still: it reads on only o
 its kernel opens a window that was closed only for a sixteenth of its buffer. While it has no room, who is behind it is
 slow if it talks, and dead if not: whoever talks also reads. Where packets are lost before a relay, that has room.
 
-Where the link to the other end counts as lost (`distrust`), its line may be cut, and there may be a way around it. Then
-a quarter of the deadline is enough, if the other end's kernel shows no more of itself than its process: nothing came,
-and nothing that we sent was acknowledged. A process that was stopped, or gets no time, has a kernel that acknowledges,
-and no way around it would lead anywhere; a kernel without room does not, and is no cut line either.
+Where the link to the other end counts as lost (`distrust`), its line may be cut, and there may be a way around it.
+Where another leads its cluster in its place, it may have died, and the others can go on with that one. Then a quarter
+of the deadline is enough, if the other end's kernel shows no more of itself than its process: nothing came, and nothing
+that we sent was acknowledged. A process that was stopped, or gets no time, has a kernel that acknowledges, and no way
+around it would lead anywhere; a kernel without room does not, and is no cut line either.
 
 Some looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
 changed since the last one (`tuning`). A connection that nobody uses is not looked at.
@@ -81,7 +82,7 @@ class Liveness:
         self._written = self._received = self._acknowledged = 0
         """At the last look."""
         self._distrusted = False
-        """Whether nothing is heard of the other end elsewhere, nor here since that was said."""
+        """Whether the other end is in doubt elsewhere, and nothing was heard of it here since that was said."""
         self._dark = 0
         """Looks in a row at which nothing had come, and nothing of what we sent been acknowledged."""
 
@@ -106,7 +107,7 @@ class Liveness:
             self._wait(self._connection)
 
     def distrust(self) -> None:
-        """Have less patience: the link to the other end counts as lost. Anything that comes takes that back."""
+        """Have less patience: the other end is in doubt elsewhere. Anything that comes takes that back."""
         self._distrusted = True
 
     def look(self) -> None:
@@ -157,10 +158,10 @@ class Liveness:
         self._distrusted = self._distrusted and not came
 
     def _cut(self, connection: BulkConnection) -> str | None:
-        """Say so if the line is cut: its link counts as lost, and nothing is seen of the other end's kernel here."""
+        """Say so if the line is cut, or its other end dead: it is in doubt, and nothing is seen of its kernel here."""
         if not self._distrusted or self._dark < Watch.FEW or kernel.is_full(connection.transport):
             return None
-        return f"acknowledged nothing for {Watch.FEW * self._watch.interval:g} s, and is not heard elsewhere"
+        return f"acknowledged nothing for {Watch.FEW * self._watch.interval:g} s, and is in doubt elsewhere"
 
     def _waits_for_relay(self, connection: BulkConnection) -> bool:
         """Say whether a relay has no room for what we send, and passes on what the other end says."""

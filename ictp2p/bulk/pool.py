@@ -165,19 +165,25 @@ class Pool:
     def distrust(self, peer: PeerId, why: str, *, young: bool = False) -> None:
         """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials.
 
-        Those in use have less time to show that they are alive.
+        Those in use have less time to show that they are alive (`hasten`).
 
         One that was made since the silence or the stall began shows that the way is open again, and stays, unless
         `young` ones are meant as well: those to a process that has ended lead to nobody, however new they are.
         """
+        self.hasten(peer)
         before = math.inf if young else self._clock() - self._profile.stall
         for connection in self.among(peer):
-            if connection.relayed:
-                continue
-            if not connection.idle:
-                connection.distrust()
-            elif connection.ready_at <= before:
+            if connection.idle and connection.ready_at <= before and not connection.relayed:
                 connection.fail(ConnectionLost(why))
+
+    def hasten(self, peer: PeerId) -> None:
+        """Give the direct connections to `peer` that are in use less time to show that it is alive.
+
+        The others stay as they are: what is idle here may be in use there.
+        """
+        for connection in self.among(peer):
+            if not connection.idle and not connection.relayed:
+                connection.distrust()
 
     def doubt(self, peer: PeerId) -> None:
         """Give up the connections to `peer` that nobody uses any more, and that brought nothing when they were used.

@@ -94,6 +94,8 @@ class Reactions:
                 self._avoid_the_silent()
             case LinkLost():
                 self._avoid_the_silent()
+            case notices.ParticipantUnseated(leader=leader):
+                self._bulk.hasten(leader)
             case ForeignChain(longer=True) if self._control.founded:
                 self._founded_apart(notice.peer)
             case notices.RoundCommitted() | notices.RoundAborted():

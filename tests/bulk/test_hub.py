@@ -354,6 +354,22 @@ async def test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_giv
     assert await world.bulks[a].connection(c, 1) is not busy
 
 
+async def test_whoever_may_have_died_has_less_time_to_show_itself_where_something_is_under_way(mesh: Meshes) -> None:
+    world = mesh(3)
+    a, b, c = world.names
+    idle, busy = [await world.bulks[a].connection(each, 1) for each in (b, c)]
+    await asyncio.sleep(1.1 * world.bulks[a].profile.stall)
+    probing = asyncio.ensure_future(world.bulks[a].probe(c, 64_000_000, timeout=5))
+    while busy.written < 2 * PROBE_CHUNK:
+        await asyncio.sleep(0)
+    for each in (b, c):
+        world.bulks[a].hasten(each)
+    assert not idle.closed, "it may be in use at the other end"
+    assert [each._liveness._distrusted for each in (idle, busy)] == [False, True]
+    world.bulks[a].stop_probes()
+    await probing
+
+
 async def test_who_is_reached_over_another_is_not_given_up_for_its_silence(mesh: Meshes) -> None:
     world = mesh(3)
     a, b, c = world.names

@@ -11,7 +11,10 @@ averaged holds the contributions of both. But the others go on without who was o
 for late clusters until a digest is that of most: the first two votes would only say that one of the two is wrong. A
 FAILED without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
 and the next attempt starts from contributions that are still untouched. A doubted participant is not waited for,
-but the others get a moment to say how far they came, since it may have died after everybody had the result.
+but the others get a moment to say how far they came, since it may have died after everybody had the result. Once all
+of them have, nobody waits for whom another leader has replaced in its cluster: it died, or gives up when it hears that.
+Who needs its bytes says so itself (`ParticipantUnseated`), so the bytes of those who need none of it are not thrown
+away. A claim ends one attempt at most, of two leaders side by side too: the next one binds the higher claim.
 """
 
 from __future__ import annotations
@@ -85,7 +88,10 @@ class BallotBox:
         if len(count.votes) < len(verdicts):
             return count.failed()
         end = max(since + opened.deadline, office + profile.suspect_grace)
-        if count.doubts:
+        silent = [p for p in opened.participants if p.leader not in verdicts]
+        if all(sight.unseated(p.cluster, p.leader, p.term) for p in silent):
+            end = now
+        elif count.doubts:
             end = min(end, max(since, office, min(count.doubts.values())) + profile.suspect_grace)
         return count.minority(end, now)
 

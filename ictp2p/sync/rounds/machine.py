@@ -339,6 +339,7 @@ class Rounds:
         voters = tip[1].voters
         self._sight.mind(voters, now)
         effects = self.agreement.suspects([v for v in voters if self._sight.doubted(v, now)], now)
+        effects += self._part.look(self._sight)
         effects += self._speak(tip[0], tip[1], now)
         effects += self._conduct(tip[1], now)
         return effects + self._leaving.follow(tip[0], voters, now)

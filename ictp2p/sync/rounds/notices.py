@@ -70,6 +70,16 @@ class OddOneOut(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class ParticipantUnseated(Notice):
+    """Another peer leads the cluster for which `leader` is in the attempt that binds this peer: it may have died.
+
+    It may also live, cut off from its heir, and all but be done: the attempt goes on while anything is seen of it.
+    """
+
+    leader: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterAbsent(Notice):
     """A cluster that lives and means to train was in none of the last `rounds` rounds, for `seconds`; it may hang."""
 

@@ -22,6 +22,7 @@ from ictp2p.sync.credits import same
 from ictp2p.sync.messages import Failed, Offer, Ready, Rejected, Vote
 from ictp2p.sync.rounds.notices import (
     OddOneOut,
+    ParticipantUnseated,
     RoundAborted,
     RoundCommitted,
     RoundOpened,
@@ -32,7 +33,7 @@ from ictp2p.sync.rounds.notices import (
     StateStale,
 )
 from ictp2p.sync.rounds.opening import Validate
-from ictp2p.sync.rounds.sight import ClusterView
+from ictp2p.sync.rounds.sight import ClusterView, Sight
 from ictp2p.sync.values import Camps, Close, Open, Participant, Restore, Spec, StateRef, Value, outvoted, upcoming
 from ictp2p.types import ClusterId, PeerId
 
@@ -74,6 +75,8 @@ class Part:
         """How many in a row were decided without it for that."""
         self.standing: Contribution | None = None
         self.bound: Open | None = None
+        self._unseated: frozenset[PeerId] = frozenset()
+        """Participants of the attempt that binds this peer of whom it was told that another leads their cluster."""
         self.offer: bytes = b""
 
     @property
@@ -104,6 +107,14 @@ class Part:
         view = None if c is None else clusters.get(c.cluster)
         if c is not None and view is not None and view.leader == self._me and view.term > c.term:
             self.standing = replace(c, term=view.term)
+
+    def look(self, sight: Sight) -> list[Notice]:
+        """Tell of each participant of the attempt that binds this peer, once, that another leads its cluster."""
+        parts = () if self.bound is None else self.bound.participants
+        unseated = [p.leader for p in parts if sight.unseated(p.cluster, p.leader, p.term)]
+        told = [ParticipantUnseated(peer) for peer in unseated if peer not in self._unseated]
+        self._unseated |= {*unseated}
+        return [*told]
 
     def withdraw(self) -> Contribution | None:
         """Stand no longer; an attempt under way fails."""
@@ -159,6 +170,7 @@ class Part:
     def _release(self, value: Value) -> list[Notice]:
         bound, verdict = self.bound, self._verdict
         self.bound = self._verdict = None
+        self._unseated = frozenset()
         if bound is None:
             return self._missed(value)
         if isinstance(value, Close) and (value.round, value.attempt) == (bound.round, bound.attempt):

@@ -162,6 +162,16 @@ class Sight:
             return f"{cluster}'s leader is {view.leader} in term {view.term}, not {leader} in term {term}"
         return f"{cluster} is suspected" if view.suspect else None
 
+    def unseated(self, cluster: ClusterId, leader: PeerId, term: int) -> bool:
+        """Whether another peer leads this cluster by a higher claim: this one died, or will hear that it leads no more.
+
+        Its own later claim says nothing of that: it may be the same process, and about to vote.
+        """
+        view = self.clusters.get(cluster)
+        if leader == self._me or view is None or not view.alive:
+            return False
+        return view.leader != leader and (view.term, view.leader) > (term, leader)
+
     def gone(self, peer: PeerId, now: float) -> bool:
         """Whether a voter is dead, or left, for all that is known.
 

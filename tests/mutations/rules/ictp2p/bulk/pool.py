@@ -77,15 +77,15 @@ MUTATIONS: Final = (
     Mutation(
         "warm-though-cut",
         "Who needs a peer of whom nothing is heard looks for a way, instead of waiting until a warm connection stalls.",
-        "            if connection.relayed:\n",
-        "            if not connection.relayed:\n",
+        "                connection.fail(ConnectionLost(why))\n",
+        "                pass\n",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
     ),
     Mutation(
         "reopened-and-closed-again",
         "A connection that was made since a peer fell silent is kept.",
-        "            elif connection.ready_at <= before:\n",
-        "            else:\n",
+        "if connection.idle and connection.ready_at <= before and not connection.relayed:",
+        "if connection.idle and not connection.relayed:",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
     ),
     Mutation(

@@ -43,4 +43,21 @@ MUTATIONS: Final = (
         "            pass\n",
         ("sim/test_cut_lines.py",),
     ),
+    Mutation(
+        "replaced-and-waited-for",
+        "Where bytes of a leader are awaited that another has replaced, the attempt ends once nothing is seen of it.",
+        "                self._bulk.hasten(leader)\n",
+        "                pass\n",
+        (
+            "sim/test_replaced_leader.py"
+            "::test_a_round_whose_participant_died_is_repeated_with_its_heir_as_soon_as_that_is_known",
+        ),
+    ),
+    Mutation(
+        "replaced-and-hung-up",
+        "A leader that lives and was replaced finishes what it is in: nobody closes a connection that it may be using.",
+        "                self._bulk.hasten(leader)\n",
+        "                self._bulk.distrust(leader)\n",
+        ("runtime/test_reactions.py::test_of_whom_another_has_replaced_nothing_is_closed_that_it_may_be_using",),
+    ),
 )

@@ -67,4 +67,18 @@ MUTATIONS: Final = (
             "::test_nothing_is_kept_of_attempts_before_the_present_one_and_nothing_that_counts_is_lost",
         ),
     ),
+    Mutation(
+        "word-of-the-replaced-waited-for",
+        "Once all others have spoken, an attempt does not wait for whom another leader has replaced.",
+        "            end = now\n",
+        "            pass\n",
+        ("sync/rounds/test_unseated.py::test_once_all_others_have_spoken_nobody_waits_for_whom_another_has_replaced",),
+    ),
+    Mutation(
+        "one-is-replaced-and-the-others-done",
+        "Who has not spoken is waited for, though another participant was replaced: its bytes may all have come.",
+        "if all(sight.unseated(",
+        "if any(sight.unseated(",
+        ("sync/rounds/test_unseated.py::test_whoever_else_has_not_spoken_is_waited_for_all_the_same",),
+    ),
 )

@@ -64,4 +64,11 @@ MUTATIONS: Final = (
             "properties/test_agreement_safety.py::test_rounds_are_safe_in_chaos_and_live_after_it",
         ),
     ),
+    Mutation(
+        "replaced-in-one-attempt-only",
+        "Of each attempt it is told anew who was replaced: connections are trusted anew each time that they are used.",
+        "        self._unseated = frozenset()\n        if",
+        "        if",
+        ("sync/rounds/test_unseated.py::test_of_each_attempt_that_is_told_anew",),
+    ),
 )

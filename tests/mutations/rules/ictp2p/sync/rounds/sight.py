@@ -45,4 +45,11 @@ MUTATIONS: Final = (
             "sim/test_last_voter.py::test_who_comes_in_as_the_last_voter_leaves_has_its_vote",
         ),
     ),
+    Mutation(
+        "replaced-by-a-lower-claim",
+        "A leader is replaced by a higher claim: else two side by side would end each other's attempts for ever.",
+        "return view.leader != leader and (view.term, view.leader) > (term, leader)",
+        "return view.leader != leader",
+        ("sync/rounds/test_unseated.py::test_a_leader_is_replaced_by_another_with_a_higher_claim_and_by_nothing_else",),
+    ),
 )
