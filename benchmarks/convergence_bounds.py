@@ -115,19 +115,26 @@ def at_rest(clusters: int, quantile: float) -> float:
 
 
 def committed(clusters: int, quantile: float) -> float:
-    """Seconds to the next commit after somebody died in a round that was just opened.
+    """Seconds to the next commit after the leader of a cluster of two died in a round that was just opened.
 
-    All suspect the dead one; the others get the grace to finish; the attempt is aborted, and the next one opens once
-    those who were in it are READY, or after the straggler timeout. Three slots, a vote, and one repeat of a message.
+    All know the heir. By then whoever waits for bytes of the dead one has seen nothing of it for long enough, and finds
+    that at its next look at the connection; the attempt is aborted, and the next one opens with the heir. Three slots,
+    a vote, and one repeat of a message. Where all of its bytes had come the attempt itself commits, which is sooner.
     """
-    rounds = RoundProfile.wan()
-    waits = rounds.suspect_grace + rounds.straggler(COMPUTE) + rounds.retry
-    return suspected(clusters, SwimProfile.wan(), quantile) + waits + 8 * 2 * FARTHEST
+    look = Config.wan(cluster="a", token="t" * 32).global_timeouts.stall / Watch.CHECKS
+    return leader_known(clusters, quantile) + look + RoundProfile.wan().retry + 8 * 2 * FARTHEST
 
 
 def committed_after_crash(clusters: int, quantile: float) -> float:
-    """The same at any moment: an inner phase may have to end first."""
-    return committed(clusters, quantile) + COMPUTE
+    """Seconds to the next commit after a whole cluster died at any moment.
+
+    An inner phase may have to end first. All suspect the dead one; the others get the grace to finish; the attempt is
+    aborted, and the next one opens once those who were in it are READY, or after the straggler timeout. Three slots, a
+    vote, and one repeat of a message.
+    """
+    rounds = RoundProfile.wan()
+    waits = rounds.suspect_grace + rounds.straggler(COMPUTE) + rounds.retry
+    return COMPUTE + suspected(clusters, SwimProfile.wan(), quantile) + waits + 8 * 2 * FARTHEST
 
 
 def given_up(profile: str) -> float:
