@@ -52,12 +52,12 @@ class Event(NamedTuple):
 
     who: int
     what: Message | str
-    sender: str = ""
+    sender: int | None = None
     cut: tuple[int, int] = (0, 0)
     """After how many effects of how many it died."""
 
     def __str__(self) -> str:
-        heard = f" hears from {self.sender}" if self.sender else ""
+        heard = "" if self.sender is None else f" hears from {self.sender}"
         died = f"; dies after {self.cut[0]} of {self.cut[1]} effects" if self.cut[0] else ""
         return f"{self.who}{heard}: {self.what}{died}"
 
@@ -260,7 +260,8 @@ class Explorer:
 
     def _hear(self, local: _Local, number: int) -> _Step:
         _, sender, message = self._messages.items[number]
-        step = self._step(local, ("message", number), lambda machine, now: machine.receive(sender, message, now))
+        name = self.world.peers[sender]
+        step = self._step(local, ("message", number), lambda machine, now: machine.receive(name, message, now))
         assert step is not None
         return step
 
@@ -288,7 +289,7 @@ class Explorer:
     def _effect(self, who: int, effect: Send | Persist | Notice) -> tuple[str, int] | None:
         match effect:
             case Send(to, message) if to in self.world.peers:
-                key = (self.world.peers.index(to), self.world.peers[who], message)
+                key = (self.world.peers.index(to), who, message)
                 number = self._messages.number(key, key)
                 self._to[key[0]] |= 1 << number
                 return "send", number
