@@ -59,7 +59,7 @@ class Mesh:
             stock=lambda: Stock((1, FIRST.digest)),
         )
         machine.start(0.0)
-        machine.view(self.views(), 0.0)
+        machine.view(views(len(self.peers)), 0.0)
         return machine
 
     def views(self) -> dict[ClusterId, ClusterView]:
@@ -96,6 +96,15 @@ class Mesh:
                 assert (fact.close.round, fact.close.attempt) == (fact.open.round, fact.open.attempt)
 
 
+def views(clusters: int, claimed: int = -1) -> dict[ClusterId, ClusterView]:
+    """Give what membership says: all live, and one leads by a second claim."""
+    names = map(peer, range(clusters))
+    return {
+        ClusterId(f"c{i}"): ClusterView(name, 1 + (i == claimed), True, False, True, (name,))
+        for i, name in enumerate(names)
+    }
+
+
 def result(round_: int, attempt: int) -> bytes:
     """Of each attempt there is another one."""
     return f"{round_}.{attempt}".encode()
@@ -124,10 +133,20 @@ def hold(who: int, uses: int = 1) -> Move:
     return Move("holds the result", who, act, uses)
 
 
+def withdraw(who: int) -> Move:
+    return Move("withdraws", who, lambda machine, now: machine.withdraw(now))
+
+
+def see_claim(who: int, of: int) -> Move:
+    return Move(f"sees that {of} leads by another claim", who, lambda machine, now: machine.view(views(2, of), now))
+
+
 _ALL = [stand(0), stand(1), hold(0), hold(1)]
 SMALL = {
     "time passes": Mesh(2, [*_ALL, wait(0)]),
     "two deaths": Mesh(2, _ALL, deaths=2),
+    "a withdrawal": Mesh(2, [*_ALL, withdraw(1)]),
+    "a claim and a death": Mesh(2, [*_ALL, see_claim(0, 1)], deaths=1),
     "a death, and time passes": Mesh(2, [*_ALL, wait(0)], deaths=1),
 }
 
