@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from ictp2p.machine import Message, Notice, Persist, Send
@@ -187,30 +186,28 @@ class Explorer:
             self.world.check(self._views(state.machines), [self._facts.items[each] for each in bits(state.facts)])
             assert self.states <= self._most, f"there are more than {self._most} states"
             if self._peace is not None and self.states % _OFTEN == 0:
-                self._come_to_peace(self._peace, list(state.machines))
+                self._come_to_peace(self._peace, [self._locals.items[each] for each in state.machines])
         except AssertionError as error:
             told = "\n".join(f"  {event}" for event in course)
             raise AssertionError(f"{error}, by this course:\n{told}") from None
 
-    def _come_to_peace(self, peace: Peace, machines: list[int]) -> None:
+    def _come_to_peace(self, peace: Peace, start: Sequence[_Local]) -> None:
         """Let everybody do what it does in peace; what was on the wire is lost."""
+        machines, clocks = [self._again(each) for each in start], [each.now for each in start]
+        names, inbox = self.world.peers, deque[tuple[int, Send]]()
         for _ in range(_PEACE):
-            inbox: deque[int] = deque()
-            for who, number in enumerate(machines):
-                step = self._step(self._locals.items[number], ("peace", 0), partial(peace.calm, who), waits=True)
-                self._go_on(machines, who, step, inbox)
+            for who, machine in enumerate(machines):
+                clocks[who] = max(clocks[who], machine.next_timeout() or 0.0)
+                inbox.extend((who, each) for each in peace.calm(who, machine, clocks[who]) if isinstance(each, Send))
             while inbox:
-                number = inbox.popleft()
-                who = self._messages.items[number][0]
-                self._go_on(machines, who, self._hear(self._locals.items[machines[who]], number), inbox)
-            if peace.settled(self._views(machines)):
+                sender, send = inbox.popleft()
+                to = names.index(send.to)
+                effects = machines[to].receive(names[sender], send.message, clocks[to])
+                inbox.extend((to, each) for each in effects if isinstance(each, Send))
+            views = [self.world.view(machine) for machine in machines]
+            if peace.settled(views):
                 return
-        raise AssertionError(f"there is no end in peace, but {self._views(machines)}")
-
-    def _go_on(self, machines: list[int], who: int, step: _Step | None, inbox: deque[int]) -> None:
-        if step is not None:
-            machines[who] = step.to
-            inbox.extend(number for kind, number in step.effects if kind == "send")
+        raise AssertionError(f"there is no end in peace, but {views}")
 
     def _views(self, machines: Sequence[int]) -> list[Any]:
         return [self._locals.items[each].view for each in machines]
