@@ -18,11 +18,13 @@ Each machine has a clock of its own, which goes on when a move lets it: to wait 
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ictp2p.errors import IctError
 from ictp2p.machine import Message, Notice, Persist, Send
 from tests.properties.frozen import frozen
 from tests.properties.worlds import Act, Peace, World
@@ -137,12 +139,16 @@ class Explorer:
         world: what is explored.
         most: states; more are an error.
         peace: what is tried from one state in a hundred.
+        end: raises `AssertionError` for what must not be where nothing can happen any more.
     """
 
-    def __init__(self, world: World, most: int, peace: Peace | None = None) -> None:
+    def __init__(
+        self, world: World, most: int, peace: Peace | None = None, end: Callable[[Sequence[Any]], None] | None = None
+    ) -> None:
         self.world = world
         self._most = most
         self._peace = peace
+        self._end = end
         self._locals, self._disks, self._messages, self._facts = _Table(), _Table(), _Table(), _Table()
         self._boots: dict[tuple[int, int], int] = {}
         self._to = [0] * len(world.peers)
@@ -162,15 +168,19 @@ class Explorer:
             AssertionError: one must not be, and this course leads to it.
         """
         course, open_ends = [Event(0, "starts")], [self._events(self._first())]
-        while open_ends:
-            event, state = next(open_ends[-1], (None, None))
-            if event is None or state is None:
-                course.pop()
-                open_ends.pop()
-            elif self._is_news(state):
-                course.append(event)
-                open_ends.append(self._events(state))
-                self._check(state, course)
+        try:
+            while open_ends:
+                event, state = next(open_ends[-1], (None, None))
+                if event is None or state is None:
+                    course.pop()
+                    open_ends.pop()
+                elif self._is_news(state):
+                    course.append(event)
+                    self._check(state)
+                    open_ends.append(self._events(state))
+        except (AssertionError, IctError) as error:
+            told = "\n".join(f"  {event}" for event in course)
+            raise AssertionError(f"{error}, by this course:\n{told}") from error
         return self
 
     def _is_news(self, state: State) -> bool:
@@ -181,15 +191,13 @@ class Explorer:
         self._seen[mark] = (*(other for other in wires if wire & other != other), wire)
         return True
 
-    def _check(self, state: State, course: list[Event]) -> None:
-        try:
-            self.world.check(self._views(state.machines), [self._facts.items[each] for each in bits(state.facts)])
-            assert self.states <= self._most, f"there are more than {self._most} states"
-            if self._peace is not None and self.states % _OFTEN == 0:
-                self._come_to_peace(self._peace, [self._locals.items[each] for each in state.machines])
-        except AssertionError as error:
-            told = "\n".join(f"  {event}" for event in course)
-            raise AssertionError(f"{error}, by this course:\n{told}") from None
+    def _check(self, state: State) -> None:
+        self.world.check(self._views(state.machines), [self._facts.items[each] for each in bits(state.facts)])
+        assert self.states <= self._most, f"there are more than {self._most} states"
+        if self._peace is not None and self.states % _OFTEN == 0:
+            self._come_to_peace(self._peace, [self._locals.items[each] for each in state.machines])
+        if self._end is not None and next(self._events(state), None) is None:
+            self._end(self._views(state.machines))
 
     def _come_to_peace(self, peace: Peace, start: Sequence[_Local]) -> None:
         """Let everybody do what it does in peace; what was on the wire is lost."""
@@ -243,8 +251,7 @@ class Explorer:
             if move.who == who and state.moved[index] < move.uses:
                 step = self._step(local, ("move", index), move.act, move.waits)
                 if step is not None:
-                    moved = (*state.moved[:index], state.moved[index] + 1, *state.moved[index + 1 :])
-                    yield Event(who, move.label), step, state._replace(moved=moved)
+                    yield Event(who, move.label), step, state if move.uses == math.inf else _moved(state, index)
 
     def _outcomes(self, state: State, mortal: bool, step: _Step, event: Event) -> Iterator[tuple[Event, State]]:
         """All effects; or, if it may die, some of them and a death."""
@@ -321,6 +328,11 @@ class Explorer:
     def _local(self, who: int, machine: Any, now: float, past: _Past | int) -> int:
         local = _Local(who, past, now, self.world.done(machine), self.world.view(machine))
         return self._locals.number((who, now, frozen(machine)), local)
+
+
+def _moved(state: State, index: int) -> State:
+    moved = (*state.moved[:index], state.moved[index] + 1, *state.moved[index + 1 :])
+    return state._replace(moved=moved)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -27,7 +27,8 @@ class Move:
     label: str
     who: int
     act: Act
-    uses: int = 1
+    uses: float = 1
+    """Infinite: as often as it can be."""
     waits: bool = False
     """Whether it is the machine's next timer."""
 
