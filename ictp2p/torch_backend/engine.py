@@ -95,13 +95,13 @@ class Engine:
         self._bulk.give_up(self._tag(step).wire(), why)
 
     async def one_by_one(self, step: Step, parts: Sequence[tuple[Step, Callable[[], Awaitable[None]]]]) -> None:
-        """Run the parts of a call; with one that fails those behind it are over, too: others may have come to them."""
+        """Run the parts of a call; one that fails is over, begun or not, and those behind it: others may be there."""
         for number, (_, run) in enumerate(parts):
             try:
                 await run()
             except Exception as error:
-                for later, _ in parts[number + 1 :]:
-                    self.give_up(later, error)
+                for part, _ in parts[number:]:
+                    self.give_up(part, error)
                 raise
         if not parts:
             self.forgo(step, " of nothing")

@@ -94,8 +94,8 @@ def test_who_comes_when_the_others_have_given_up_what_was_queued_hears_of_it(
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
-@pytest.mark.parametrize("begins", [False, True])
-def test_who_comes_to_what_has_failed_before_it_began_hears_of_it(name: str, begins: bool) -> None:
+@pytest.mark.parametrize(("part", "begins"), [(0, False), (0, True), (1, False)])
+def test_who_comes_to_what_has_failed_before_it_began_hears_of_it(name: str, part: int, begins: bool) -> None:
     """Regression: if one part of a call, or what prepares it, breaks at one rank, nobody was told of what follows."""
     kinds = torch.float32, torch.int64
 
@@ -103,9 +103,10 @@ def test_who_comes_to_what_has_failed_before_it_began_hears_of_it(name: str, beg
         reduce = getattr(group._engine, name)
 
         async def broken(step: Step, *given: Any) -> None:
-            if begins:
+            if begins or step.part < part:
                 await reduce(step, *given)
-            raise MemoryError
+            if step.part == part:
+                raise MemoryError
 
         if rank == 0:
             setattr(group._engine, name, broken)

@@ -8,8 +8,15 @@ MUTATIONS: Final = (
     Mutation(
         "later-parts-given-up-in-silence",
         "With one part of a call that fails at a rank those behind it are over, for all who begin them.",
-        "                    self.give_up(later, error)",
+        "                    self.give_up(part, error)",
         "                    pass",
+        ("torch_backend/test_group_ends.py::test_who_comes_to_what_has_failed_before_it_began_hears_of_it",),
+    ),
+    Mutation(
+        "part-that-breaks-in-silence",
+        "So is that part itself, also if it broke before it began.",
+        "for part, _ in parts[number:]:",
+        "for part, _ in parts[number + 1 :]:",
         ("torch_backend/test_group_ends.py::test_who_comes_to_what_has_failed_before_it_began_hears_of_it",),
     ),
     Mutation(
