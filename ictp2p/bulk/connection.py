@@ -140,6 +140,16 @@ class BulkConnection(Inbound):
         self._liveness.heeding[user] = None
         self._liveness.begin()
 
+    def speak(self, tag: bytes) -> None:
+        """Say in pauses that we are here, until `hush`: the other end waits under `tag`. That is no use of it here."""
+        self._liveness.speaking[tag] = None
+        if not self._liveness.awake:
+            self._liveness.begin()
+
+    def hush(self, tag: bytes) -> None:
+        """Take `speak` back."""
+        self._liveness.speaking.pop(tag, None)
+
     def leave(self, user: User, tag: bytes) -> None:
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
         self._users.pop(user, None)

@@ -69,6 +69,8 @@ class Liveness:
         """Whether there will be another look."""
         self.heeding: dict[User, None] = {}
         """Who is sent to on this connection, and sends on another one."""
+        self.speaking: dict[bytes, None] = {}
+        """The other end's tags for which we say that we are here, though nobody here uses the connection for them."""
         self._connection: BulkConnection | None = connection
         self._outbound = outbound
         self._wakeups = wakeups
@@ -97,7 +99,7 @@ class Liveness:
         return self._looked - self._heard
 
     def begin(self) -> None:
-        """Look from now on, until nobody uses the connection any more."""
+        """Look from now on, until nobody uses the connection any more, nor we speak on it."""
         if not self.awake and self._connection is not None:
             self.awake = True
             self._heard = self._looked = self._clock()
@@ -113,7 +115,7 @@ class Liveness:
     def look(self) -> None:
         """Say that we are here, unless that was seen, and end the connection if the other end has stalled."""
         connection, users = self._connection, (*self._users, *self.heeding)
-        if connection is None or not users:
+        if connection is None or not (users or self.speaking):
             self.awake = False
             return
         unacknowledged = kernel.unacknowledged(connection.transport)
@@ -128,11 +130,13 @@ class Liveness:
             return
         if pending:
             self._renewal.sent(self._clock())
-        self._looked = self._clock()
-        if connection.received == self._received:
-            self._wakeups.relax()
-        else:
+        looked, self._looked = self._looked, self._clock()
+        if connection.received != self._received:
             self._heard = self._looked
+        else:
+            self._wakeups.relax()
+            if not users:  # nothing need come: what was silent before stays so, and no longer
+                self._heard += self._looked - looked
         self._received = connection.received
         if self._outbound.written == self._written:
             connection.send(Kind.ALIVE)
@@ -145,6 +149,7 @@ class Liveness:
             self._timer.cancel()
         self._timer = self._connection = None  # in a cycle its buffers would stay until the garbage collector comes
         self.heeding.clear()
+        self.speaking.clear()
 
     def _wait(self, connection: BulkConnection) -> None:
         connection.backlog.refill()

@@ -18,7 +18,7 @@ from ictp2p.bulk.pacing import Blast
 from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.streams import MAX_PROBE, PROBE_CHUNK, Probe, ProbeResult
 from ictp2p.bulk.stripes import LEAST, Stripes
-from ictp2p.bulk.turns import Receiving, Turn, Turns
+from ictp2p.bulk.turns import Turn, Turns
 from ictp2p.errors import ConfigError, ConnectionLost
 from ictp2p.types import PeerId
 
@@ -50,7 +50,7 @@ class Probing:
         self._stops = 0
         """How often all were stopped: one that was asked for before the last time is not wanted any more."""
         self._measured: dict[PeerId, _Blasts] = {}
-        self._receiving: dict[BulkConnection, Receiving] = {}
+        self._receiving: dict[BulkConnection, bytes] = {}
         """The newest that was asked for on each connection and is not over."""
 
     async def probe(self, peer: PeerId, size: int, timeout: float) -> ProbeResult:
@@ -86,18 +86,17 @@ class Probing:
     def asked(self, connection: BulkConnection, tag: bytes) -> None:
         """A peer wants to probe: it has its turn, and hears from us until that is over, wherever it may send."""
         assert connection.peer is not None
-        self._leave(connection)
-        self._receiving[connection] = receiving = Receiving(tag)
+        self._hush(connection)
+        self._receiving[connection] = tag
         for each in self._pool.among(connection.peer):
-            each.join(receiving, kick=False)
+            each.speak(tag)
         self.turns.ask(connection, tag)
 
     def over(self, connection: BulkConnection, tag: bytes | None = None) -> None:
         """A probe that was asked for on a connection has ended, or is not wanted; without a tag whichever it is."""
         self.turns.end(connection, tag)
-        receiving = self._receiving.get(connection)
-        if receiving is not None and tag in (None, receiving.tag):
-            self._leave(connection)
+        if tag in (None, self._receiving.get(connection)):
+            self._hush(connection)
 
     def arrived(self, connection: BulkConnection, header: Header) -> None:
         """Measure a frame of a probe, and tell the sender at its end."""
@@ -113,9 +112,9 @@ class Probing:
 
     def opened(self, connection: BulkConnection) -> None:
         """A connection is ready, perhaps for a probe that was asked for on another one."""
-        for asked, receiving in self._receiving.items():
+        for asked, tag in self._receiving.items():
             if asked.peer == connection.peer:
-                connection.join(receiving, kick=False)
+                connection.speak(tag)
 
     def lost(self, connection: BulkConnection) -> None:
         """A connection has ended."""
@@ -125,11 +124,11 @@ class Probing:
         if not self._pool.among(connection.peer):
             self._measured.pop(connection.peer, None)
 
-    def _leave(self, connection: BulkConnection) -> None:
+    def _hush(self, connection: BulkConnection) -> None:
         assert connection.peer is not None
-        if (receiving := self._receiving.pop(connection, None)) is not None:
+        if (tag := self._receiving.pop(connection, None)) is not None:
             for each in self._pool.among(connection.peer):
-                each.leave(receiving, receiving.tag)
+                each.hush(tag)
 
     async def _blast(self, peer: PeerId, size: int, stops: int, connections: Sequence[BulkConnection]) -> ProbeResult:
         """Probe some connections to `peer` as one, when it is our turn, unless there were more than so many stops."""

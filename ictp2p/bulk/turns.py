@@ -62,29 +62,6 @@ class Turns:
         self._next()
 
 
-class Receiving:
-    """The receiving side of one probe (`users.User`): nothing is said, so the connection speaks up in its pauses."""
-
-    def __init__(self, tag: bytes) -> None:
-        self.tag = tag
-
-    def next_frame(self) -> None:
-        """Send nothing."""
-
-    def place(self, header: Header) -> None:
-        """What comes is the desk's."""
-
-    def take(self, header: Header, body: memoryview) -> None:
-        """As `place`."""
-
-    def expecting(self) -> bool:
-        """The sender may be slow."""
-        return False
-
-    def lost(self, error: IctError) -> None:
-        """The sender is told by itself."""
-
-
 class Turn:
     """The sending side: waits until it is granted (`users.User`)."""
 

@@ -151,6 +151,28 @@ async def test_a_connection_that_brought_nothing_to_what_failed_is_not_used_agai
         assert connection.closed == (seconds > 0.5 and not last)
 
 
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+async def test_that_a_probe_is_awaited_is_no_use_of_a_connection(mesh: Meshes, used: bool, asked: bool) -> None:
+    """Regression: one on which nothing had come while it was, nor need, was given up with the next failure.
+
+    And one on which a call had not come through was not, for as long as a probe did not come through there either.
+    """
+    world = mesh(2)
+    connection, user = await connected(world), Talker(1, [])
+    pool, probing, peer = world.bulks[world.names[0]]._pool, world.bulks[world.names[0]].probing, world.names[1]
+    probing.asked(connection, bytes(16))
+    for joins in (False, used, False):
+        if joins:
+            connection.join(user)
+        await asyncio.sleep(0.75 * PROFILE.stall)
+        connection.leave(user, bytes(16))
+    if not asked:
+        probing.over(connection, bytes(16))
+    pool.doubt(peer)
+    assert connection.closed == used
+
+
 @pytest.mark.parametrize(
     "seen",
     [

@@ -6,6 +6,13 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "silent-where-nothing-need-come",
+        "A connection on which we only say that we are there is not silent: nothing need come on it.",
+        "            if not users:  # nothing",
+        "            if False:  # nothing",
+        ("bulk/test_liveness.py::test_that_a_probe_is_awaited_is_no_use_of_a_connection",),
+    ),
+    Mutation(
         "silent-while-nobody-asked",
         "A connection is silent only for as long as it is used.",
         "            self._heard = self._looked = self._clock()\n",
@@ -53,8 +60,8 @@ MUTATIONS: Final = (
     Mutation(
         "trickle-taken-for-silence",
         "A peer that sends a few bytes at a time is slow, not stalled.",
-        "            self._wakeups.relax()\n        else:",
-        "            pass\n        else:",
+        "            self._wakeups.relax()\n",
+        "            pass\n",
         ("bulk/test_wakeups.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(

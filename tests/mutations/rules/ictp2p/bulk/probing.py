@@ -8,7 +8,7 @@ MUTATIONS: Final = (
     Mutation(
         "probed-and-silent",
         "Who is probed says that it is there while what kernels hold of the probe is on its way.",
-        "        for each in self._pool.among(connection.peer):\n            each.join(receiving, kick=False)",
+        "        for each in self._pool.among(connection.peer):\n            each.speak(tag)",
         "        pass",
         (
             "bulk/test_hub.py::test_what_kernels_hold_of_a_probe_may_take_longer_than_a_peer_may_be_silent",
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
     Mutation(
         "speaks-for-ever",
         "Once a probe is over its connections are idle again.",
-        "        if receiving is not None and tag in (None, receiving.tag):",
+        "        if tag in (None, self._receiving.get(connection)):",
         "        if False:",
         ("bulk/test_hub.py::test_who_is_probed_speaks_wherever_it_may_be_sent_to_until_that_is_over",),
     ),
