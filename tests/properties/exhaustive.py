@@ -45,7 +45,7 @@ class State(NamedTuple):
     """How often each move was made."""
     deaths: int
     wire: int
-    """All that was ever said."""
+    """What can arrive: all that was ever said, or what of it has not come yet."""
 
 
 class Event(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import Any
 
@@ -15,12 +16,15 @@ def frozen(thing: Any, seen: dict[int, int] | None = None) -> Hashable:
     Args:
         thing: made of containers, and of objects with attributes.
         seen: objects that were met on the way, by identity: what two hold together is told from two that are equal.
+
+    Raises:
+        TypeError: something that is met holds what cannot be seen.
     """
     seen = {} if seen is None else seen
     match thing:
         case random.Random():
             return None
-        case tuple() | list():
+        case tuple() | list() | deque():
             return (type(thing), *(frozen(each, seen) for each in thing))
         case set() | frozenset():
             return frozenset(thing)
@@ -30,11 +34,14 @@ def frozen(thing: Any, seen: dict[int, int] | None = None) -> Hashable:
             return thing
     if id(thing) in seen:
         return (type(thing), seen[id(thing)])
+    if not (callable(thing) or hasattr(thing, "__dict__") or hasattr(thing, "__slots__")):
+        raise TypeError(f"what a {type(thing).__name__} holds cannot be seen: {thing!r}")
     seen[id(thing)] = len(seen)
     return (type(thing), *((name, frozen(value, seen)) for name, value in _attributes(thing)))
 
 
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    """What an object was given. Functions have nothing: what they close over has to be held elsewhere as well."""
     yield from sorted(getattr(thing, "__dict__", {}).items())
     for base in type(thing).__mro__:
         for name in getattr(base, "__slots__", ()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
@@ -122,5 +124,11 @@ def test_more_states_than_were_thought_of_are_an_error() -> None:
 def test_who_holds_the_same_is_the_same_and_who_holds_more_is_not() -> None:
     assert frozen(Listener(["a"])) == frozen(Listener(["a"])) != frozen(Listener(["a", "b"]))
     assert frozen({1: {"x"}, 2: [3]}) == frozen({2: [3], 1: {"x"}}) != frozen({1: {"x"}, 2: [4]})
+    assert frozen(deque([1])) == frozen(deque([1])) != frozen(deque([2]))
     one = Listener()
     assert frozen([one, one]) != frozen([one, Listener()])
+
+
+def test_what_cannot_be_seen_is_not_taken_for_the_same() -> None:
+    with pytest.raises(TypeError, match="what a array holds cannot be seen"):
+        frozen([array("b", b"x")])

@@ -1,8 +1,8 @@
 """Rounds, in every course that two clusters can take: each is decided once, what was voted for commits, and all end.
 
-Two leaders, both of them voters, who stand READY, hold a result or fail, and die between any two effects, each with the
-disk that it has at that moment and READY no more. What was said arrives once at most: else an old READY would begin one
-attempt after the other, without end.
+Two leaders, both of them voters, who stand READY, hold a result or withdraw, and die between any two effects, each with
+the disk that it has at that moment and READY no more. What was said arrives once at most: else an old READY would begin
+one attempt after the other, without end.
 """
 
 from __future__ import annotations
@@ -63,12 +63,6 @@ class Mesh:
         machine.start(0.0)
         machine.view(views(), 0.0)
         return machine
-
-    def views(self) -> dict[ClusterId, ClusterView]:
-        """Give what membership says: all live."""
-        return {
-            ClusterId(f"c{i}"): ClusterView(name, 1, True, False, True, (name,)) for i, name in enumerate(self.peers)
-        }
 
     def done(self, machine: Rounds) -> bool:
         return self.view(machine) > FIRST.version
