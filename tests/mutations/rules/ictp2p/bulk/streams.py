@@ -17,7 +17,7 @@ MUTATIONS: Final = (
         "Who has all of a probe, and falls silent, is given up.",
         "        return not self.result.done()\n",
         "        return False\n",
-        ("bulk/test_hub.py::test_whose_probe_is_never_measured_is_given_up",),
+        ("bulk/test_probing.py::test_whose_probe_is_never_measured_is_given_up",),
     ),
     Mutation(
         "long-reply-ends-the-connection",

@@ -12,7 +12,7 @@ MUTATIONS: Final = (
         "if self._waiting:",
         (
             "bulk/test_turns.py::test_one_has_the_turn_and_the_next_gets_it_when_it_ends",
-            "bulk/test_hub.py::test_who_is_probed_by_two_at_once_lets_one_after_the_other",
+            "bulk/test_probing.py::test_who_is_probed_by_two_at_once_lets_one_after_the_other",
         ),
     ),
     Mutation(
