@@ -3,9 +3,9 @@
 bbr measures its least round trip again when the last value is ten seconds old, and has four packets on their way for
 200 ms to do so (`bbr_update_min_rtt`; Cardwell et al., BBR, ACM Queue 2016, "ProbeRTT"). A chain of clusters stands
 still whenever one of its connections does: eight clusters took 6.4 to 7.0 s for what took 6.2 s, every time, when no
-connection paused. Who has rested is spared by its first message
-(`resting`). Who sends on has no cheap way to empty its queue, but does not need one: a connection that is given to bbr
-anew takes the least round trip that the kernel has seen in the last five minutes (`tcp_min_rtt`), as new.
+connection paused. Who has rested for those ten seconds is spared by its first message (`resting`); since when they
+count, `freshness` finds out. Who sends on has no cheap way to empty its queue, but does not need one: a connection that
+is given to bbr anew takes the least round trip that the kernel has seen in the last five minutes (`tcp_min_rtt`).
 
 It also forgets the rate, and searches for it with nearly three times what it has, into the line's queue. So it is held
 a little above the rate that it knew for as long as it searches: some round trips where it has enough to send, and else
@@ -15,9 +15,10 @@ searched already goes on with that, and is not held.
 The pause has uses, which this takes away. Several connections of bbr that pause together see their line empty; ours
 see it empty between rounds. And a way that becomes longer, since a cable broke and its traffic goes around, is found
 out by it. Whoever is given to bbr anew would believe in the shorter way until the kernel has forgotten that, with a
-window that is too small for the longer one, shows less each time, and sinks: 8 MB over 60 Mbit/s took eleven times the
-line's time where 50 ms had become 200, and 1.2 times where bbr was let pause. So what bbr found longer is not taken
-from it, and where round trips are long enough to be of another way (or of a queue) it is let look, once in a while.
+window that is too small for the longer one, shows less each time, and sinks: 8 MB over 60 Mbit/s took up to forty times
+the line's time where 50 ms had become 200. So what bbr found longer is not taken from it; and it is let look where
+round trips are long enough to be of another way and its rate has sunk, too. A queue alone makes them as long: who was
+let look for that had done so in vain, a moment before the way did become longer, and might not again for a minute.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ import struct
 import sys
 
 from ictp2p.bulk import kernel, tuning
+from ictp2p.bulk.freshness import EXPIRY, Freshness
 
-EXPIRY = 10.0
-"""Seconds after which bbr measures again: `bbr_min_rtt_win_sec`."""
 EARLY = 1.0
 """Seconds before that in which a frame finds us; while somebody sends there is one every few milliseconds."""
 _AGAIN = 0.1
-"""Seconds until we look again at a connection that just repairs a loss."""
+"""Seconds until we look again, while it sends: at whether what it knows is another, or is old."""
 _ABOVE = 1.05
 """Times the rate that it knew, what a connection may send until it knows it again: what goes beyond that of the line
 fills its queue."""
@@ -55,12 +55,15 @@ _SEARCHING = 2 * 256
 _PAUSED = 4
 """Packets on their way in a pause."""
 _INFO = struct.Struct("=xB66xI8xI64xI")  # in tcp_info: state of repair, round trip in microseconds, window, least trip
+_SILENCE = struct.Struct("=56xI")  # in tcp_info: milliseconds since the last acknowledgement
 _REPAIRS = 2
 """The first state in which a loss is repaired (TCP_CA_CWR); before it, all is well or out of order."""
 _LONGER = 1.25
 """Times the kernel's least round trip, from which on what bbr has found is of another way."""
 _CRAMPED = 2
 """Times the kernel's least round trip: bbr has two of them on their way, which are not enough for a longer one."""
+_SUNK = 0.9
+"""Part of the best rate that it knew, below which its rate has sunk, as it does where the way has become longer."""
 _DOUBT = 60.0
 """Seconds between two pauses that we let bbr have for round trips that may as well be those of a queue."""
 
@@ -75,11 +78,13 @@ class Renewal:
 
     def __init__(self, transport: asyncio.Transport, now: float) -> None:
         self._transport = transport
-        self._renewed = now
-        self._next = now + EXPIRY - EARLY if _possible(transport) else math.inf
-        """When there is something to do."""
-        self._doubted = -math.inf
-        """When bbr was last let look whether the way is longer."""
+        self._known = Freshness(now)
+        self._next = now if _possible(transport) else math.inf
+        """When to look again."""
+        self._doubted = self._left_until = -math.inf
+        """When bbr was last let look whether the way is longer, and until when it is left alone for that."""
+        self._best = 0
+        """The highest rate that it has known since then, in bytes/s."""
         self._paced: float | None = None
         self._held: float | None = None
 
@@ -90,8 +95,14 @@ class Renewal:
 
     def woken(self, now: float) -> None:
         """Note that the connection had rested: what is sent next renews what is old."""
-        if now >= self._renewed + EXPIRY:
-            self._renew_at(now)
+        endpoint = kernel.tcp_socket(self._transport)
+        if endpoint is None:
+            return
+        with contextlib.suppress(OSError, struct.error):  # as in `sent`
+            silence = _SILENCE.unpack_from(kernel.tcp_info(endpoint))[0] / 1000
+            _, found, _ = _bbr(endpoint)
+            self._known.looked(found, now, now - silence)
+            self._known.rested(now)
 
     def sent(self, now: float) -> None:
         """Renew what will be old soon, and let go of who is held and knows its rate again.
@@ -112,38 +123,37 @@ class Renewal:
         repair, round_trip, window, least = _INFO.unpack_from(kernel.tcp_info(endpoint))
         if control != _BBR or window <= _PAUSED:  # it may be given to bbr later; it pauses, and renews it so
             self._hold(None)
-            self._renew_at(now)
+            self._known.renewed(now)
             return
-        rate, found, gain, _ = _CC_INFO.unpack(endpoint.getsockopt(socket.IPPROTO_TCP, _TCP_CC_INFO, _CC_INFO.size))
+        rate, found, gain = _bbr(endpoint)
+        self._known.looked(found, now, now)
         searches = gain > _SEARCHING or not rate
         if not searches:
             self._hold(None)
-        if now >= self._renewed + EXPIRY - EARLY:
-            if found > _LONGER * least or (round_trip > _CRAMPED * least and now >= self._doubted + _DOUBT):
+            self._best = max(self._best, rate)
+        if now >= max(self._known.earliest + EXPIRY - EARLY, self._left_until):
+            if found > _LONGER * least or (round_trip > _CRAMPED * least and self._doubtful(rate, now)):
                 self._let_look(now)
             elif repair < _REPAIRS:
                 slowest = _SLOWEST / max(round_trip, 1) * 1e6
                 self._renew(endpoint, now, None if searches else max(_ABOVE * rate, slowest))
-        else:
-            self._renew_at(self._renewed)
         if self._held is not None:
             self._next = min(self._next, now + _ROUND_TRIPS * round_trip / 1e6)
 
+    def _doubtful(self, rate: int, now: float) -> bool:
+        return rate < _SUNK * self._best and now >= self._doubted + _DOUBT
+
     def _let_look(self, now: float) -> None:
         """Let bbr measure its least round trip by itself, for its way may be longer than the kernel remembers."""
-        self._doubted = now
-        self._renew_at(now)
+        self._doubted, self._best = now, 0
+        self._left_until = now + EXPIRY - EARLY
 
     def _renew(self, endpoint: socket.socket, now: float, rate: float | None) -> None:
         if rate is not None:
             self._hold(rate)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _OTHER)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _BBR)
-        self._renew_at(now)
-
-    def _renew_at(self, now: float) -> None:
-        self._renewed = now
-        self._next = now + EXPIRY - EARLY
+        self._known.renewed(now)
 
     def _hold(self, rate: float | None) -> None:
         if rate != self._held:
@@ -153,6 +163,12 @@ class Renewal:
     def _limit(self) -> bool:
         limits = [rate for rate in (self._paced, self._held) if rate is not None]
         return tuning.pace(self._transport, min(limits, default=None))
+
+
+def _bbr(endpoint: socket.socket) -> tuple[int, int, int]:
+    """Give what bbr knows: its rate in bytes/s, least round trip in microseconds, and the gain of the rate in 1/256."""
+    rate, found, gain, _ = _CC_INFO.unpack(endpoint.getsockopt(socket.IPPROTO_TCP, _TCP_CC_INFO, _CC_INFO.size))
+    return rate, found, gain
 
 
 def _possible(transport: asyncio.Transport) -> bool:

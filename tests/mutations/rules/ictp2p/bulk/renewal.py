@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "renewed-too-late",
         "What bbr knows of a line is renewed before it is old, while we send.",
-        "        self._next = now + EXPIRY - EARLY\n\n    def _hold",
-        "        self._next = now + 2 * EXPIRY\n\n    def _hold",
+        "self._known.earliest + EXPIRY - EARLY",
+        "self._known.earliest + EXPIRY + EARLY",
         ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
     ),
     Mutation(
@@ -36,8 +36,15 @@ MUTATIONS: Final = (
     Mutation(
         "longer-way-unseen",
         "Where round trips may be those of a longer way, bbr is let measure.",
-        "round_trip > _CRAMPED * least and now",
-        "False and now",
+        "round_trip > _CRAMPED * least and self",
+        "False and self",
+        ("bulk/test_renewal.py::test_bbr_is_let_look_once_in_a_while_where_the_way_may_be_longer",),
+    ),
+    Mutation(
+        "pauses-for-any-queue",
+        "Where a queue makes round trips long and the rate is what it was, the way is no longer one.",
+        "rate < _SUNK * self._best and now",
+        "now",
         ("bulk/test_renewal.py::test_bbr_is_let_look_once_in_a_while_where_the_way_may_be_longer",),
     ),
     Mutation(

@@ -1,0 +1,49 @@
+"""Since when bbr's least round trip stands, as far as that can be told from outside: the kernel does not say.
+
+bbr measures it again, with a pause, ten seconds after it was last renewed; who would prevent that has to know when that
+was. Three things renew it (`bbr_update_min_rtt`, net/ipv4/tcp_bbr.c): to be given the connection; after ten seconds the
+first acknowledgement, whatever it shows; and at any time one that shows less. Of the last two nothing is seen but that
+the value has become another since it was last looked at. So there is an *earliest* moment, from which on a pause may be
+due, and a *latest*, from which on it surely is: who rested until then is renewed by the first acknowledgement.
+
+To take one for the other costs a pause. A connection was taken to be as new as its first message after ten seconds,
+and had been renewed by a shorter round trip some seconds before: so it was not renewed by that message, and paused in
+the middle of what followed, for 0.3 of 1.8 s.
+"""
+
+from __future__ import annotations
+
+EXPIRY = 10.0
+"""Seconds after which bbr measures again: `bbr_min_rtt_win_sec`."""
+
+
+class Freshness:
+    """What is known of one connection's.
+
+    Args:
+        now: monotonic seconds; bbr has been given the connection.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.earliest = self.latest = now
+        """When it was renewed, at the earliest and at the latest."""
+        self._found: int | None = None
+        self._looked = now
+
+    def renewed(self, now: float) -> None:
+        """Note that it is as new."""
+        self.earliest = self.latest = self._looked = now
+        self._found = None
+
+    def looked(self, found: int, now: float, heard: float) -> None:
+        """Note that it is `found` now (any unit); the last acknowledgement came at `heard`."""
+        if self._found is None:  # what came since it was renewed may have shown less
+            self.latest = max(self.latest, heard)
+        elif found != self._found:
+            self.earliest, self.latest = self._looked, max(self._looked, heard)
+        self._found, self._looked = found, now
+
+    def rested(self, now: float) -> None:
+        """Note that a connection that was silent is about to send: what has surely expired is renewed by that."""
+        if now >= self.latest + EXPIRY:
+            self.renewed(now)

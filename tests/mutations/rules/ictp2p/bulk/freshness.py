@@ -1,0 +1,29 @@
+"""The rules of `ictp2p/bulk/freshness.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "as-new-as-its-first-message",
+        "What was renewed we do not know when is not renewed by the first message after a rest.",
+        "if now >= self.latest + EXPIRY",
+        "if now >= self.earliest + EXPIRY",
+        ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
+    ),
+    Mutation(
+        "shorter-round-trip-unseen",
+        "A round trip that is less than the least renews it, at some time since the last look.",
+        "elif found != self._found",
+        "elif False",
+        ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
+    ),
+    Mutation(
+        "shorter-round-trip-is-new",
+        "What has changed since the last look may have right after it.",
+        "self.earliest, self.latest = self._looked, max(self._looked, heard)",
+        "self.earliest, self.latest = now, max(self._looked, heard)",
+        ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
+    ),
+)
