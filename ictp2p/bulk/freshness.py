@@ -1,10 +1,11 @@
 """Since when bbr's least round trip stands, as far as that can be told from outside: the kernel does not say.
 
 bbr measures it again, with a pause, ten seconds after it was last renewed; who would prevent that has to know when that
-was. Three things renew it (`bbr_update_min_rtt`, net/ipv4/tcp_bbr.c): to be given the connection; after ten seconds the
-first acknowledgement, whatever it shows; and at any time one that shows less. Of the last two nothing is seen but that
-the value has become another since it was last looked at. So there is an *earliest* moment, from which on a pause may be
-due, and a *latest*, from which on it surely is: who rested until then is renewed by the first acknowledgement.
+was. Four things renew it (net/ipv4/tcp_bbr.c): to be given the connection; the end of such a pause; after ten seconds
+the first acknowledgement, whatever it shows; and at any time one that shows less. Of the last two nothing is seen but
+that the value has become another since it was last looked at. So it was renewed at some *earliest* moment, ten seconds
+after which a pause may be due, and at some *latest*: who is silent until ten seconds after that is renewed by the first
+acknowledgement of what is sent next.
 
 To take one for the other costs a pause. A connection was taken to be as new as its first message after ten seconds,
 and had been renewed by a shorter round trip some seconds before: so it was not renewed by that message, and paused in
@@ -28,6 +29,7 @@ class Freshness:
         self.earliest = self.latest = now
         """When it was renewed, at the earliest and at the latest."""
         self._found: int | None = None
+        """None: not looked at since; what came in the meantime may have shown less."""
         self._looked = now
 
     def renewed(self, now: float) -> None:
@@ -37,9 +39,7 @@ class Freshness:
 
     def looked(self, found: int, now: float, heard: float) -> None:
         """Note that it is `found` now (any unit); the last acknowledgement came at `heard`."""
-        if self._found is None:  # what came since it was renewed may have shown less
-            self.latest = max(self.latest, heard)
-        elif found != self._found:
+        if found != self._found:
             self.earliest, self.latest = self._looked, max(self._looked, heard)
         self._found, self._looked = found, now
 

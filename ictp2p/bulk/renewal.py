@@ -44,17 +44,15 @@ fills its queue."""
 _SLOWEST = 4 * 1460
 """Bytes in a round trip that a connection may send whatever it knew, as many as bbr has on their way at the least: what
 a line carried just after it was cut may be a packet in seconds, and at that no search would ever be over."""
-_ROUND_TRIPS = 5
-"""Until we look whether it does: the first shows the rate, three more that it does not grow."""
 _BBR, _OTHER = b"bbr", b"reno"  # the kernel always has reno, and lets everybody use it
 _TCP_CC_INFO = 26
 """include/uapi/linux/tcp.h; Python has no name for it."""
 _CC_INFO = struct.Struct("=QI2I")  # struct tcp_bbr_info: bytes/s, least round trip, gains in 1/256 of rate and window
 _SEARCHING = 2 * 256
 """A gain above which bbr still searches for its rate; else it has 5/4 at most."""
-_PAUSED = 4
-"""Packets on their way in a pause."""
-_INFO = struct.Struct("=xB66xI8xI64xI")  # in tcp_info: state of repair, round trip in microseconds, window, least trip
+_PAUSED = 256
+"""The gain of the window in a pause, and never else: four packets are on their way after a timeout as well."""
+_INFO = struct.Struct("=xB66xI76xI")  # in tcp_info: state of repair, round trip in microseconds, the least one
 _SILENCE = struct.Struct("=56xI")  # in tcp_info: milliseconds since the last acknowledgement
 _REPAIRS = 2
 """The first state in which a loss is repaired (TCP_CA_CWR); before it, all is well or out of order."""
@@ -90,7 +88,7 @@ class Renewal:
 
     def pace(self, rate: float | None) -> bool:
         """Have the kernel send at most `rate` bytes/s, headers included; None: as fast as it goes. Say if it does."""
-        self._paced = rate
+        self._paced, self._best = rate, 0  # what it sends from now on is compared with itself
         return self._limit()
 
     def woken(self, now: float) -> None:
@@ -100,9 +98,12 @@ class Renewal:
             return
         with contextlib.suppress(OSError, struct.error):  # as in `sent`
             silence = _SILENCE.unpack_from(kernel.tcp_info(endpoint))[0] / 1000
-            _, found, _ = _bbr(endpoint)
+            _, found, _, window = _bbr(endpoint)
             self._known.looked(found, now, now - silence)
-            self._known.rested(now)
+            if window == _PAUSED:  # it fell silent in a pause, which ends with what is sent next
+                self._known.renewed(now)
+            else:
+                self._known.rested(now)
 
     def sent(self, now: float) -> None:
         """Renew what will be old soon, and let go of who is held and knows its rate again.
@@ -120,28 +121,27 @@ class Renewal:
 
     def _look(self, endpoint: socket.socket, now: float) -> None:
         control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-        repair, round_trip, window, least = _INFO.unpack_from(kernel.tcp_info(endpoint))
-        if control != _BBR or window <= _PAUSED:  # it may be given to bbr later; it pauses, and renews it so
+        if control != _BBR:  # it may be given to bbr later
             self._hold(None)
             self._known.renewed(now)
             return
-        rate, found, gain = _bbr(endpoint)
+        repair, round_trip, least = _INFO.unpack_from(kernel.tcp_info(endpoint))
+        rate, found, gain, window = _bbr(endpoint)
         self._known.looked(found, now, now)
+        if window == _PAUSED:
+            self._known.renewed(now)
+            return
         searches = gain > _SEARCHING or not rate
         if not searches:
             self._hold(None)
             self._best = max(self._best, rate)
         if now >= max(self._known.earliest + EXPIRY - EARLY, self._left_until):
-            if found > _LONGER * least or (round_trip > _CRAMPED * least and self._doubtful(rate, now)):
+            cramped = round_trip > _CRAMPED * least and rate < _SUNK * self._best and not searches
+            if found > _LONGER * least or (cramped and now >= self._doubted + _DOUBT):
                 self._let_look(now)
             elif repair < _REPAIRS:
                 slowest = _SLOWEST / max(round_trip, 1) * 1e6
                 self._renew(endpoint, now, None if searches else max(_ABOVE * rate, slowest))
-        if self._held is not None:
-            self._next = min(self._next, now + _ROUND_TRIPS * round_trip / 1e6)
-
-    def _doubtful(self, rate: int, now: float) -> bool:
-        return rate < _SUNK * self._best and now >= self._doubted + _DOUBT
 
     def _let_look(self, now: float) -> None:
         """Let bbr measure its least round trip by itself, for its way may be longer than the kernel remembers."""
@@ -165,10 +165,15 @@ class Renewal:
         return tuning.pace(self._transport, min(limits, default=None))
 
 
-def _bbr(endpoint: socket.socket) -> tuple[int, int, int]:
-    """Give what bbr knows: its rate in bytes/s, least round trip in microseconds, and the gain of the rate in 1/256."""
-    rate, found, gain, _ = _CC_INFO.unpack(endpoint.getsockopt(socket.IPPROTO_TCP, _TCP_CC_INFO, _CC_INFO.size))
-    return rate, found, gain
+def _bbr(endpoint: socket.socket) -> tuple[int, int, int, int]:
+    """Give what bbr knows: its rate in bytes/s, least round trip in microseconds, and its gains in 1/256.
+
+    Raises:
+        struct.error: it is not bbr, or another one than we know.
+    """
+    info = endpoint.getsockopt(socket.IPPROTO_TCP, _TCP_CC_INFO, _CC_INFO.size)
+    rate, found, gain, window = _CC_INFO.unpack(info)
+    return rate, found, gain, window
 
 
 def _possible(transport: asyncio.Transport) -> bool:

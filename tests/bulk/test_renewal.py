@@ -45,8 +45,8 @@ class Line:
 
     family = socket.AF_INET
 
-    def __init__(self, control: bytes = b"bbr", gain: int = CRUISE, repair: int = 0, window: int = 100) -> None:
-        self.control, self.gain, self.repair, self.window = control, gain, repair, window
+    def __init__(self, control: bytes = b"bbr", gain: int = CRUISE, repair: int = 0, pauses: bool = False) -> None:
+        self.control, self.gain, self.repair, self.pauses = control, gain, repair, pauses
         self.rate, self.limit = RATE, UNPACED
         self.round_trip = self.found = self.least = ROUND_TRIP
         """The smoothed one, what bbr has found, and the kernel's least one."""
@@ -59,12 +59,12 @@ class Line:
         if option == socket.TCP_CONGESTION:
             return self.control.ljust(size, b"\0")
         if option == renewal._TCP_CC_INFO:
-            return struct.pack("=5I", self.rate, 0, int(self.found * 1e6), self.gain, 2 * 256)
+            return struct.pack("=5I", self.rate, 0, int(self.found * 1e6), self.gain, 256 if self.pauses else 512)
         info = bytearray(size)
         info[1] = self.repair
         trips = int(self.round_trip * 1e6), int(self.least * 1e6)
         silence = int(self.silence * 1000)
-        for offset, value in ((56, silence), (68, trips[0]), (80, self.window), (148, trips[1])):  # linux/tcp.h
+        for offset, value in ((56, silence), (68, trips[0]), (148, trips[1])):  # linux/tcp.h
             struct.pack_into("=I", info, offset, value)
         return bytes(info)
 
@@ -169,10 +169,10 @@ def test_who_still_searches_for_the_rate_is_not_held() -> None:
     assert (line.given, line.limit) == ([b"reno", b"bbr"], UNPACED)
 
 
-@pytest.mark.parametrize("line", [Line(control=b"cubic"), Line(window=4)], ids=["another", "pausing"])
+@pytest.mark.parametrize("line", [Line(control=b"cubic"), Line(pauses=True)], ids=["another", "pausing"])
 def test_another_control_and_one_that_pauses_are_left_alone(line: Line) -> None:
     spared = old(line)
-    line.control, line.window = b"bbr", 100
+    line.control, line.pauses = b"bbr", False
     spared.sent(2 * (EXPIRY - EARLY) - 0.1)
     assert not line.given, "it was as new just now"
     spared.sent(2 * (EXPIRY - EARLY))
@@ -224,12 +224,59 @@ def test_a_loss_is_repaired_first() -> None:
     assert line.given
 
 
+@given(st.floats(resting.REST, EXPIRY / 2))
+def test_a_pause_that_ends_with_the_first_message_renews(rest: float) -> None:
+    """It fell silent in the pause; nothing that it found is another after it."""
+    line, now = Line(pauses=True), 1.0
+    spared = Renewal(Carrier(line), 0.0)
+    spared.sent(now)
+    line.silence, now = rest, now + rest
+    spared.woken(now)
+    line.pauses, line.silence = False, EXPIRY - 1
+    spared.woken(now + EXPIRY - 1)
+    spared.sent(now + EXPIRY - 0.9)
+    assert line.given, "it was as new when the pause ended, and soon is not"
+
+
+def test_a_first_message_after_the_rest_of_ten_seconds_costs_no_search() -> None:
+    line, now = Line(), 0.0
+    spared = Renewal(Carrier(line), now)
+    for _ in range(5):
+        line.silence, now = EXPIRY + 1, now + EXPIRY + 1
+        spared.woken(now)
+        line.found = ROUND_TRIP + now / 1e3
+        for _ in range(20):
+            spared.sent(now := now + 0.2)
+    assert not line.given
+
+
+def test_a_pace_that_was_lowered_is_no_rate_that_has_sunk() -> None:
+    line = Line()
+    line.round_trip = 3 * ROUND_TRIP
+    spared = Renewal(Carrier(line), 0.0)
+    spared.sent(1.0)
+    spared.pace(RATE / 2)
+    line.rate = RATE // 2
+    spared.sent(EXPIRY - EARLY)
+    assert line.given
+
+
+def test_who_searches_for_its_rate_is_not_let_look_for_having_less() -> None:
+    line = Line()
+    line.round_trip = 3 * ROUND_TRIP
+    spared = Renewal(Carrier(line), 0.0)
+    spared.sent(1.0)
+    line.rate, line.gain = RATE // 2, STARTUP
+    spared.sent(EXPIRY - EARLY)
+    assert line.given
+
+
 def test_a_connection_that_has_just_gone_is_no_error() -> None:
     class Gone(Line):
         def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
             raise OSError("bad file descriptor")
 
-    old(Gone())
+    old(Gone()).woken(2 * EXPIRY)
     closing, line = Carrier(Line()), Line()
     closing.closing = True
     Renewal(closing, 0.0).sent(EXPIRY)

@@ -6,6 +6,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "first-message-renews-nothing",
+        "A first message after ten seconds of silence renews what bbr knows, at no cost.",
+        "            self.renewed(now)\n",
+        "            pass\n",
+        ("bulk/test_freshness.py::test_a_first_message_after_ten_seconds_of_silence_is_known_to_renew",),
+    ),
+    Mutation(
+        "heard-until-now",
+        "After its last acknowledgement nothing has renewed it.",
+        "max(self._looked, heard)",
+        "now",
+        ("bulk/test_freshness.py::test_a_first_message_after_ten_seconds_of_silence_is_known_to_renew",),
+    ),
+    Mutation(
         "as-new-as-its-first-message",
         "What was renewed we do not know when is not renewed by the first message after a rest.",
         "if now >= self.latest + EXPIRY",
@@ -15,8 +29,8 @@ MUTATIONS: Final = (
     Mutation(
         "shorter-round-trip-unseen",
         "A round trip that is less than the least renews it, at some time since the last look.",
-        "elif found != self._found",
-        "elif False",
+        "if found != self._found",
+        "if False",
         ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
     ),
     Mutation(
