@@ -89,14 +89,20 @@ class Contacts:
         return {card.address for peer, card in context.directory.peers.items() if peer in living and card.address}
 
     def _leaders(self) -> dict[ClusterId, PeerId]:
-        """The leaders of other clusters that can be dialed, were they alive; of those that left, none."""
+        """The leaders of other clusters that can be dialed, were they alive; of those that left, none.
+
+        A cluster whose workers cannot reach each other has several, and that one leaves tells nothing of the rest: who
+        is connected to a worker of it goes by that.
+        """
         directory, members = self._context.directory, self._context.m.mesh.members
+        here = {directory.cluster_of(peer) for peer in self._meetings.greeted}
         found: dict[ClusterId, PeerId] = {}
         for name in sorted(directory.clusters):
             leader, known = directory.leader_of(name), members.get(name)
             if leader is None or name == self._context.cluster or leader in self._meetings.departed:
                 continue
             card = directory.peers.get(leader)
-            if (known is None or known.status is not Status.LEFT) and card is not None and card.endpoint() is not None:
+            left = known is not None and known.status is Status.LEFT and name not in here
+            if not left and card is not None and card.endpoint() is not None:
                 found[name] = leader
         return found

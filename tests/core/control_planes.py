@@ -158,6 +158,10 @@ class World:
         for peer in sorted(host.open):
             self._disconnect(self.id(host), peer)
 
+    def dial(self, one: Host, other: Host) -> None:
+        """One calls another without having been told to by its stack, as `runtime/entrance` does."""
+        self._connect(self.id(one), self.id(other))
+
     def sever(self, a: Host, b: Host) -> None:
         """No connection between the two any more, nor ever."""
         self.cut.add(frozenset((self.id(a), self.id(b))))

@@ -136,6 +136,31 @@ def test_who_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial(clust
     assert world.id(leaver) in hidden.core.connected()
 
 
+def test_a_cluster_that_was_said_to_have_left_by_one_half_of_it_is_dialed_once_a_worker_of_it_is_met() -> None:
+    """Regression: two clusters, each of them torn, whose halves said goodbye for all of it never met again."""
+    world = World()
+    leaver, rest = mesh(world, "a", workers=2)["a"]
+    hidden = world.add("b", seed=world.id(leaver), dialable=False)
+    world.run(5.0)
+    world.sever(rest, leaver)
+    world.sever(rest, hidden)
+    world.run(5.0)
+    assert rest.core.leading
+    world.do(leaver, leaver.core.leave(world.now))
+    world.run(0.05)
+    assert commands.MemberChanged("mesh", "a", "left") in hidden.seen
+    world.kill(leaver)
+    world.run(5.0)
+    world.cut.clear()
+    world.restart(leaver, seed=world.id(rest))
+    world.run(5.0)
+    assert world.id(rest) not in dials_of(world, hidden, 30.0)
+    world.dial(hidden, leaver)  # as who sees no other cluster dials every address that it knows
+    world.run(5.0)
+    assert world.id(rest) in hidden.core.connected()
+    assert rest.core.m.mesh.alive() == hidden.core.m.mesh.alive() == ("a", "b")
+
+
 def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     """A worker without a disk that was started again is somebody else: to dial the former one reaches the new one."""
     world = World(forget_after=4 * FORGET)

@@ -27,6 +27,16 @@ MUTATIONS: Final = (
         ("sim/test_few_connections.py::test_after_a_restart_of_all_or_a_partition_nobody_is_connected_to_everybody",),
     ),
     Mutation(
+        "left-for-all-of-it",
+        "Who is connected to a worker of a cluster goes by that, whoever said goodbye for the cluster.",
+        " and name not in here",
+        "",
+        (
+            "core/test_stack_dialing.py::"
+            "test_a_cluster_that_was_said_to_have_left_by_one_half_of_it_is_dialed_once_a_worker_of_it_is_met",
+        ),
+    ),
+    Mutation(
         "former-life-dialed",
         "A dead worker is not dialed where a living one has its address.",
         "(card.peer for card in dead if card.endpoint(mate=True) in taken)",
