@@ -15,10 +15,10 @@ searched already goes on with that, and is not held.
 The pause has uses, which this takes away. Several connections of bbr that pause together see their line empty; ours
 see it empty between rounds. And a way that becomes longer, since a cable broke and its traffic goes around, is found
 out by it. Whoever is given to bbr anew would believe in the shorter way until the kernel has forgotten that, with a
-window that is too small for the longer one, shows less each time, and sinks: 8 MB over 60 Mbit/s took up to forty times
-the line's time where 50 ms had become 200. So what bbr found longer is not taken from it; and it is let look where
-round trips are long enough to be of another way and its rate has sunk, too. A queue alone makes them as long: who was
-let look for that had done so in vain, a moment before the way did become longer, and might not again for a minute.
+window that is too small for the longer one, shows less each time, and sinks: 8 MB over 60 Mbit/s took up to 40 s, which
+is 36 times the line's, where 50 ms had become 200. So what bbr found longer is not taken from it; and it is let look
+where round trips are long enough to be of another way and its rate has sunk, too. A queue alone makes them as long: who
+was let look for that had done so in vain, a moment before the way did become longer, and might not for a minute.
 """
 
 from __future__ import annotations
