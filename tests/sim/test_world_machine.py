@@ -180,10 +180,13 @@ class Worlds(RuleBasedStateMachine):
 
     @rule(host=hosts)
     def leave(self, host: int) -> None:
-        """Not the last one that can be dialed: hidden clusters by themselves are no mesh."""
+        """Not the last one that can be dialed: hidden clusters by themselves are no mesh.
+
+        Nor the last that anybody knows: who was not let in yet will find nobody, and nobody knows of it.
+        """
         name = self._host(host)
         public = (h for h in self.world.every_host() if not self.world.clusters[h.cluster].nat)
-        if any(not h.gone and h.name != name for h in public):
+        if any(h.core is not None and h.core.connected() and h.name != name for h in public):
             self._inject(Leave(name))
 
     # ------------------------------------------------------------ and what then
