@@ -5,7 +5,8 @@ then run side by side. A call that fails (a rank died, or was given what cannot 
 every rank that takes part, within the stall deadline, and what its tensors hold is undefined. The connections of the
 others stand.
 
-torch has two names for some calls, the old of which C++ still uses: both are here.
+torch has two names for some calls, the old of which C++ still uses: both are here. Parameters have torch's own names,
+by which some callers give them.
 """
 
 from __future__ import annotations
@@ -183,9 +184,9 @@ class ProcessGroup(DescribedGroup):
             ]
             return self._reduce_scatter(step, memory, outputs, vectors, opts.reduceOp)
 
-    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
+    def reduce_scatter_single(self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None) -> GroupWork:
         """Reduce a tensor; each rank gets an equal part."""
-        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+        return self.reduce_scatter_single_coalesced([outputTensor], [inputTensor], opts)
 
     def _reduce_scatter(
         self, step: Step, memory: Memory, outputs: Tensors, vectors: Sequence[Tensors], operation: Any
@@ -225,10 +226,10 @@ class ProcessGroup(DescribedGroup):
         with self._gathering(opts) as step:
             return self._all_gather_lists(step, outputs, inputs)
 
-    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
-        """Collect every rank's list of tensors: `outputs[n]` is the list of rank n."""
+    def allgather_coalesced(self, output_lists: Sequence[Tensors], input_list: Tensors, opts: Any = None) -> GroupWork:
+        """Collect every rank's list of tensors: `output_lists[n]` is the list of rank n."""
         with self._gathering(opts) as step:
-            return self._all_gather_lists(step, [list(each) for each in zip(*outputs, strict=True)], inputs)
+            return self._all_gather_lists(step, [list(each) for each in zip(*output_lists, strict=True)], input_list)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect several tensors, each into one that holds all ranks' parts in order."""
@@ -240,9 +241,9 @@ class ProcessGroup(DescribedGroup):
             ]
             return self._all_gather(step, memory, places, inputs, outputs)
 
-    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> GroupWork:
         """Collect every rank's tensor into one that holds all in order."""
-        return self.all_gather_single_coalesced([output], [tensor], opts)
+        return self.all_gather_single_coalesced([output], [input], opts)
 
     def _gathering(self, opts: Any) -> Refusable:
         return self._call("all_gather", opts or _c10d.AllgatherOptions())
@@ -307,12 +308,13 @@ class ProcessGroup(DescribedGroup):
                 step, lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
             )
 
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
+    def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> GroupWork:
         """Give tensor n to rank n, and get one from each."""
         with self._call("all_to_all", opts or _c10d.AllToAllOptions()) as step:
             memory = Memory()
-            incoming, outgoing = [memory.write(out) for out in outputs], [memory.read(part) for part in inputs]
-            return self._all_to_all(step, memory, incoming, outgoing, outputs)
+            incoming = [memory.write(out) for out in output_tensors]
+            outgoing = [memory.read(part) for part in input_tensors]
+            return self._all_to_all(step, memory, incoming, outgoing, output_tensors)
 
     @overloaded(_c10d.AllToAllOptions, SPLIT, "timeout")
     def all_to_all_single(
@@ -346,18 +348,18 @@ class ProcessGroup(DescribedGroup):
 
     # ------------------------------------------------------------ messages
 
-    def send(self, tensors: Tensors, target: int, tag: int) -> GroupWork:
+    def send(self, tensors: Tensors, dstRank: int, tag: int) -> GroupWork:
         """Send a tensor to a rank."""
         (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
-        member(target, self._size, "send")
+        member(dstRank, self._size, "send")
         flat = octets(memory.read(tensor))
         return self._pass_on(
-            f"send to rank {target}", lambda: self._messages.send(flat, target, tag, timeout), memory, tensors
+            f"send to rank {dstRank}", lambda: self._messages.send(flat, dstRank, tag, timeout), memory, tensors
         )
 
-    def recv(self, tensors: Tensors, source: int, tag: int) -> GroupWork:
+    def recv(self, tensors: Tensors, srcRank: int, tag: int) -> GroupWork:
         """Receive a tensor from a rank."""
-        return self._receive(tensors, member(source, self._size, "recv"), tag, f"receive from rank {source}")
+        return self._receive(tensors, member(srcRank, self._size, "recv"), tag, f"receive from rank {srcRank}")
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> GroupWork:
         """Receive a tensor from whichever rank sends first."""

@@ -1,8 +1,12 @@
-"""Both forms of a group's calls: lists with options, and one tensor with what the options would hold."""
+"""Both forms of a group's calls: lists with options, and one tensor with what the options would hold.
+
+And every name that torch's own group takes something by, read from torch's docstrings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d as c10d
 
 from ictp2p.torch_backend import ProcessGroup
 from tests.torch_backend.conftest import together
@@ -73,3 +78,57 @@ def test_what_a_call_does_not_take_is_told_before_it_has_a_number() -> None:
         return mine.tolist()
 
     assert together(2, act) == [[2.0]] * 2
+
+
+SIGNATURE = re.compile(r"(\w+)\(self: .*\) -> ")
+PARAMETER = re.compile(r", (\w+): ([\w.\[\] |]+)")
+
+
+def signatures() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The forms of each call that torch's group has and ours has of its own: its name, and each parameter's and type.
+
+    What ends the group, or is asked of it alone, has no parameters.
+    """
+    ours = {name for kind in ProcessGroup.__mro__[:-2] if kind is not dist.ProcessGroup for name in vars(kind)}
+    for name in sorted(ours & vars(dist.ProcessGroup).keys()):
+        text = getattr(dist.ProcessGroup, name).__doc__ or ""
+        for line in text.splitlines() if not name.startswith("__") else ():
+            if (found := SIGNATURE.search(line)) and found[1] == name and (taken := PARAMETER.findall(line)):
+                yield name, taken
+
+
+def sample(kind: str) -> Any:
+    """Something of a type, as a group of one rank takes it."""
+    if options := re.search(r"\w+Options", kind):
+        return getattr(c10d, options[0])()
+    if "Tensor" in kind:
+        return [[torch.ones(1)]] if kind.count("[") == 2 else [torch.ones(1)] if "[" in kind else torch.ones(1)
+    if "timedelta" in kind:
+        return TIME
+    if "ReduceOp" in kind:
+        return dist.ReduceOp.SUM
+    if "str" in kind or "device" in kind:
+        return "cpu"
+    return [1] if "[" in kind else 0
+
+
+def test_a_group_takes_what_torchs_own_takes_by_the_same_names() -> None:
+    """Regression: of eight calls ours had other names. Torch's is C++: what it takes is in its docstrings alone."""
+
+    def act(group: Any, rank: int) -> list[str]:
+        works, called = [], []
+        for name, parameters in signatures():
+            if name.startswith("recv"):
+                works.append(group.send([torch.ones(1)], 0, 0))
+            unnamed = [sample(kind) for word, kind in parameters if re.fullmatch(r"arg\d", word)]
+            named = {word: sample(kind) for word, kind in parameters if not re.fullmatch(r"arg\d", word)}
+            works.append(getattr(group, name)(*unnamed, **named))
+            called.append(name)
+        for work in works:
+            if isinstance(work, dist.Work):
+                assert work.wait()
+        return called
+
+    (called,) = together(1, act)
+    assert {"allreduce", "alltoall", "barrier", "recv", "recv_anysource", "send", "_allgather_base"} <= set(called)
+    assert len(called) > len(set(called)), "both forms of what has two"
