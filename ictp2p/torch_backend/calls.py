@@ -71,6 +71,7 @@ class Calls:
         memory: Memory,
         results: Sequence[Tensor],
         *,
+        number: int = 0,
         nbytes: int = 0,
         patience: float | None = None,
         failed: Callable[[Exception], object] = lambda error: None,
@@ -83,6 +84,7 @@ class Calls:
             start: runs it, on the loop.
             memory: what is copied back when it has succeeded.
             results: what its work gives then.
+            number: its place among the collectives, if it is one.
             nbytes: what it moves, about.
             patience: seconds that it waits for its turn while none before it ends well; None: it need not wait.
             failed: told, on the loop, why it has, perhaps before its turn came.
@@ -92,9 +94,10 @@ class Calls:
         """
         self._loop.check_process()
         work = GroupWork(f"{name} of group {group or 'without a name'}", results)
+        place = f"{name}, the group's collective no. {number},"
         with self._lock:
             taken = not self._closed and self._loop.post(
-                lambda: self._launch(work, name, self._in_turn(start, nbytes, patience, failed), memory)
+                lambda: self._launch(work, name, self._in_turn(start, place, nbytes, patience, failed), memory)
             )
         if taken:
             return work
@@ -119,21 +122,21 @@ class Calls:
             task.cancel()
 
     def _in_turn(
-        self, start: Start, nbytes: int, patience: float | None, failed: Callable[[Exception], object]
+        self, start: Start, place: str, nbytes: int, patience: float | None, failed: Callable[[Exception], object]
     ) -> Start:
         if patience is None:
             return start
 
         async def run() -> int | None:
             try:
-                await self._abreast.begin(nbytes, patience)
+                turn = await self._abreast.begin(place, nbytes, patience)
                 well = False
                 try:
                     source = await start()
                     well = True
                     return source
                 finally:
-                    self._abreast.end(nbytes, well=well)
+                    self._abreast.end(turn, well=well)
             except Exception as error:
                 failed(error)
                 raise

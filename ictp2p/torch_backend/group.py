@@ -407,6 +407,7 @@ class ProcessGroup(DescribedGroup):
             start,
             memory,
             results,
+            number=step.number,
             nbytes=memory.nbytes if nbytes is None else nbytes,
             patience=self._timeout.total_seconds(),
             failed=partial(self._engine.give_up, step),

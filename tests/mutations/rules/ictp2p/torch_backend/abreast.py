@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "large-ones-all-at-once",
         "Of large collectives only a few share the line.",
-        "self._number < MOST and (self._number < FEW or self._bytes + nbytes <= BYTES)",
-        "self._number < MOST",
+        "number < MOST and (number < FEW or self._bytes + nbytes <= BYTES)",
+        "number < MOST",
         ("torch_backend/test_abreast.py::test_they_begin_in_order_and_of_large_ones_only_so_many_are_under_way",),
     ),
     Mutation(
