@@ -34,6 +34,9 @@ DIFFER_SECONDS = 2.0
 """For which we wait to hear what a neighbour calls that calls something else; it may have ended."""
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
+"""That a connection has to send what it still holds of an aborted collective."""
+ABORT_TURNS = 10
+"""Times as long at most for an attempt of a round, if it gets on: a slow line takes some seconds for a chunk."""
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True):
@@ -357,8 +360,9 @@ class Attached:
         """Tell the neighbours, let go, and have nothing of the collective's memory left in a transport.
 
         In clear, what a transport still holds are the caller's tensors. A second is given to send them; a connection
-        that needs longer is dropped, or a torn contribution could leave it after the caller has gone on. What others
-        have given it since is theirs.
+        that needs longer is dropped, or a torn contribution could leave it after the caller has gone on. In a round it
+        is waited for while it gets on: an attempt that was given up for being slow is followed by another over the same
+        slow line, which would be lost with it. What others have given it since is theirs.
         """
         for hold in self._holds.values():
             body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects), hold.call.words if differ else ""))
@@ -370,10 +374,20 @@ class Attached:
         self.detach()
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ABORT_SECONDS):
-                    await asyncio.gather(*(connection.drained() for connection in holding))
+            turns = ABORT_TURNS if all(hold.call is UNSAID for hold in self._holds.values()) else 1
+            await asyncio.gather(*(_sent(connection, ours, turns) for connection, ours in holding.items()))
         finally:
             for connection, ours in holding.items():
                 if connection.flushed < ours:
                     connection.fail(ConnectionLost("did not take the rest of an aborted collective"))
+
+
+async def _sent(connection: BulkConnection, ours: int, turns: int) -> None:
+    """Wait until a connection has sent so many bytes in all, for so many times `ABORT_SECONDS` while it gets on."""
+    for _ in range(turns):
+        before = connection.flushed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ABORT_SECONDS):
+                await connection.drained()
+        if not before < connection.flushed < ours:
+            return

@@ -20,6 +20,7 @@ from ictp2p.collectives.running.execute import Stats, all_reduce
 from ictp2p.collectives.running.session import Session
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
+from tests.bulk.conftest import TURN
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
 from tests.bulk.test_collective import Meshes
 
@@ -364,3 +365,50 @@ async def test_sizes_that_differ_fail_their_collective_and_nothing_beside_it(
     assert all(torch.equal(each[0], inputs[0][0] + inputs[1][0]) for each in outputs)
     assert len(world.links) == 1, "over the same connection"
     assert not any(bulk._users for bulk in world.bulks.values())
+
+
+@pytest.mark.parametrize(("called", "stands"), [("", True), ("sum", False)], ids=["in a round", "without agreement"])
+async def test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_next_one_with_it(
+    mesh: Meshes, called: str, stands: bool
+) -> None:
+    """Regression: its last chunk took a second, so the connection was dropped under the attempt that followed it.
+
+    Who calls without agreement has no other attempt, and waits for its error.
+    """
+    elements = int(1.5 * 2 / TURN) // 4  # each sends as many, 2 bytes a turn
+    world = mesh(2, profile=BulkProfile(sealed=False))
+    plan = plan_of(world.names, "star", 2 * elements, elements)
+    inputs = [[torch.full((2 * elements,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(2 * elements)] for _ in range(2)]
+
+    def attempt(number: int) -> list[asyncio.Task[Stats]]:
+        named = replace(tag(plan, number), call=called)
+        both = enumerate(world.names)
+        return [
+            asyncio.ensure_future(
+                all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], named, op="sum", profile=PROFILE)
+            )
+            for n, me in both
+        ]
+
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 1)
+    for _, _, end in world.links:
+        end.step = end.other.step = 2
+    first = attempt(0)
+    while connection.pending < 4 * elements:
+        await asyncio.sleep(0)
+    for each in first:
+        each.cancel()
+    began = asyncio.get_running_loop().time()
+    second = attempt(1)
+    await asyncio.gather(*first, return_exceptions=True)
+    took = asyncio.get_running_loop().time() - began
+    assert connection.closed is not stands
+    assert (took < 1.1) is not stands
+    for _, _, end in world.links:
+        end.step = end.other.step = 50_000
+    if stands:
+        await asyncio.gather(*second)
+        assert all(bool((out == 3).all()) for (out,) in outputs)
+    else:
+        await asyncio.gather(*second, return_exceptions=True)

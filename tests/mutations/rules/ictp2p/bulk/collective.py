@@ -64,6 +64,26 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "given-up-with-its-line",
+        "An attempt of a round that was given up does not take a slow connection from the next.",
+        "turns = ABORT_TURNS if ",
+        "turns = 1 if ",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_next_one_with_it",
+        ),
+    ),
+    Mutation(
+        "waits-for-what-no-attempt-follows",
+        "Who calls without agreement waits a second for what leaves, and no longer.",
+        " if all(hold.call is UNSAID for hold in self._holds.values()) else 1\n",
+        "\n",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_next_one_with_it",
+        ),
+    ),
+    Mutation(
         "broken-here-blamed-there",
         "What breaks in a collective here ends that one with its error, and not the connection.",
         "        self._receiver.broke(error)\n",
