@@ -34,14 +34,19 @@ def from_dict(data: Mapping[str, Any]) -> Fault:
     kind = FAULTS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ConfigError(f"fault {name!r} is not known: use one of {', '.join(FAULTS)}")
-    known = [item.name for item in dataclasses.fields(kind)]
-    for key in values:
-        if key not in known:
-            raise ConfigError(f"fault {name} has no field {key!r}: it has {', '.join(known) or 'none'}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise ConfigError(f"fault {name}: {error}") from error
+    _check_fields(name, kind, values)
+    return kind(**values)
+
+
+def _check_fields(name: str, kind: type[Fault], given: Mapping[str, Any]) -> None:
+    fields = dataclasses.fields(kind)
+    has = f"it has {', '.join(item.name for item in fields) or 'none'}"
+    for key in given:
+        if key not in (item.name for item in fields):
+            raise ConfigError(f"fault {name} has no field {key!r}: {has}")
+    missing = [item.name for item in fields if item.default is dataclasses.MISSING and item.name not in given]
+    if missing:
+        raise ConfigError(f"fault {name} lacks {', '.join(missing)}: {has}")
 
 
 def moment(at: float, fault: Fault) -> float:

@@ -62,6 +62,19 @@ def test_what_is_no_fault_is_refused_by_name(data: dict[str, object]) -> None:
         from_dict(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"fault": "Crash"}, "fault Crash lacks host: it has host, disk, power"),
+        ({"fault": "Loss", "b": "b"}, "fault Loss lacks a, probability: it has a, b, probability, one_way"),
+    ],
+)
+def test_what_a_fault_lacks_is_named_by_its_fields(data: dict[str, Any], message: str) -> None:
+    """Regression: Python's own words were passed on, of an `__init__` and its positional arguments."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        from_dict(data)
+
+
 HUGE = 10**400
 """A whole number that no float can hold."""
 
