@@ -1,6 +1,7 @@
 """A scenario file is played: the documented example runs, and what was expected and is not there fails the run."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,25 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
 def test_every_fault_is_documented() -> None:
     for name in FAULTS:
         assert f"\n| {name} |" in PAGE
+
+
+def test_links_may_be_to_everybody_or_inside_and_what_comes_later_adds_to_what_was_said() -> None:
+    document = {
+        "run": {"seconds": 1, "profile": "local"},
+        "links": {"delay": 0.03},
+        "cluster": [{"name": "a", "workers": 1}, {"name": "b", "workers": 1}, {"name": "c", "workers": 1}],
+        "link": [
+            {"a": "a", "b": "*", "delay": 0.04},
+            {"a": "b", "b": "a", "bandwidth": 1e6, "one_way": True},
+            {"a": "c", "b": "c", "delay": 0.002},
+        ],
+    }
+    with play(read(document, "links"), 1, {}) as stage:
+        link = stage.world.topology.link
+        assert [link(*pair).delay for pair in ("ab", "ba", "ac", "ca", "bc")] == [0.04, 0.04, 0.04, 0.04, 0.03]
+        assert [link(*pair).bandwidth for pair in ("ab", "ba")] == [math.inf, 1e6]
+        assert [link(*pair).delay for pair in ("aa", "cc")] == [1e-4, 0.002]
+        assert [link(*pair).bandwidth for pair in ("aa", "cc")] == [1.25e9, 1.25e9]
 
 
 def test_json_does_as_well(tmp_path: Path) -> None:
