@@ -86,11 +86,16 @@ class Meetings:
         for peer in sorted(self.greeted):
             self.greet(peer)
 
-    def recall_claims(self, cluster: ClusterId) -> None:
-        """The leader that we took for a cluster's has failed: another may have told us of itself while we did not."""
+    def recall_claims(self, cluster: ClusterId, gone: PeerId | None = None) -> None:
+        """The leader that we took for a cluster's has failed: another may have told us of itself while we did not.
+
+        Or one that spoke for the cluster is `gone`, and said so: then its own claim is nothing to go by.
+        """
         for peer in sorted(self.greeted):
             if peer in self._claims and self._context.directory.cluster_of(peer) == cluster:
-                self._context.directory.learn_claim(cluster, *self._claims[peer])
+                term, leader = self._claims[peer]
+                if leader != gone:
+                    self._context.directory.learn_claim(cluster, term, leader)
 
     def part(self) -> None:
         """Say goodbye to everybody."""

@@ -78,9 +78,21 @@ class Membership:
                 self._context.directory.lapse(ClusterId(member))
                 self._meetings.recall_claims(ClusterId(member))
             case MemberLeft(member=member):
-                self._context.directory.forget_cluster(ClusterId(member))
+                self._left(ClusterId(member))
             case Displaced(record=record):
                 self._displaced(record)
+
+    def _left(self, cluster: ClusterId) -> None:
+        """A cluster left, by the word of one who led it.
+
+        Where its workers could not reach each other, another leads the rest of it, and may be connected. Nothing makes
+        that one greet us again, and as long as we do not take it for a leader we answer it no more.
+        """
+        context = self._context
+        context.directory.forget_cluster(cluster)
+        known = context.m.mesh.members.get(cluster)
+        if known is not None:
+            self._meetings.recall_claims(cluster, gone=decode_cluster_card(known.record.payload).leader)
 
     def _learn(self, channel: Channel, record: Record) -> None:
         if channel is Channel.MEMBERS:

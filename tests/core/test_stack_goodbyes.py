@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ictp2p.core import commands
 from ictp2p.gossip.messages import Status
+from ictp2p.types import ClusterId
 from tests.core.control_planes import DELAY, Host, World, mesh
 
 
@@ -37,6 +38,36 @@ def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
     assert not any(
         isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
     )
+
+
+def test_a_half_of_a_cluster_that_stays_is_met_whatever_the_other_half_said_for_both() -> None:
+    """Regression: its leader was connected, and so greeted nobody anew; who took it for gone answered it no more."""
+    world = World()
+    hosts = mesh(world, "a", "b")
+    (stays, leaver), (other, met) = hosts["a"], hosts["b"]
+    for one in (stays, met):
+        for apart in (leaver, other):
+            world.sever(one, apart)
+    world.run(4.0)
+    assert leaver.core.leading
+    assert met.core.neighbours() == [world.id(stays)]
+    world.do(leaver, leaver.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaver)
+    world.cut -= {frozenset((world.id(other), world.id(met)))}
+    world.run(10.0)
+    assert commands.MemberChanged("mesh", "a", "left") in met.seen
+    assert met.core.neighbours() == [world.id(stays)]
+    assert met.core.m.mesh.alive() == stays.core.m.mesh.alive() == ("a", "b")
+
+
+def test_who_left_for_its_cluster_is_not_taken_for_its_leader_by_what_it_said_before() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving, other = hosts["b"][0], hosts["a"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(0.05)
+    assert other.core.directory.leader_of(ClusterId("b")) is None
 
 
 @settings(max_examples=20)

@@ -77,4 +77,14 @@ MUTATIONS: Final = (
         "        if context.leading or sender",
         ("core/test_meetings.py::test_who_has_no_leader_yet_learns_the_last_term_also_from_whom_it_meets_second",),
     ),
+    Mutation(
+        "leads-what-it-left",
+        "Who said goodbye for its cluster is not taken for its leader by what it said before.",
+        "                if leader != gone:\n",
+        "                if leader:\n",
+        (
+            "core/test_stack_goodbyes.py::"
+            "test_who_left_for_its_cluster_is_not_taken_for_its_leader_by_what_it_said_before",
+        ),
+    ),
 )
