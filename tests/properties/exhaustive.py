@@ -29,8 +29,6 @@ from ictp2p.machine import Message, Notice, Persist, Send
 from tests.properties.frozen import frozen
 from tests.properties.worlds import Act, Peace, World
 
-_OFTEN = 100
-"""From one state in so many it is tried whether all comes to its end in peace."""
 _PEACE = 8
 """Rounds of what everybody does in peace, after which all must have come to its end."""
 
@@ -138,16 +136,23 @@ class Explorer:
     Args:
         world: what is explored.
         most: states; more are an error.
-        peace: what is tried from one state in a hundred.
+        peace: what is tried from one state in `often`.
+        often: 1 to try it from all.
         end: raises `AssertionError` for what must not be where nothing can happen any more.
     """
 
     def __init__(
-        self, world: World, most: int, peace: Peace | None = None, end: Callable[[Sequence[Any]], None] | None = None
+        self,
+        world: World,
+        most: int,
+        peace: Peace | None = None,
+        often: int = 100,
+        end: Callable[[Sequence[Any]], None] | None = None,
     ) -> None:
         self.world = world
         self._most = most
         self._peace = peace
+        self._often = often
         self._end = end
         self._locals, self._disks, self._messages, self._facts = _Table(), _Table(), _Table(), _Table()
         self._boots: dict[tuple[int, int], int] = {}
@@ -194,7 +199,7 @@ class Explorer:
     def _check(self, state: State) -> None:
         self.world.check(self._views(state.machines), [self._facts.items[each] for each in bits(state.facts)])
         assert self.states <= self._most, f"there are more than {self._most} states"
-        if self._peace is not None and self.states % _OFTEN == 0:
+        if self._peace is not None and self.states % self._often == 0:
             self._come_to_peace(self._peace, [self._locals.items[each] for each in state.machines])
         if self._end is not None and next(self._events(state), None) is None:
             self._end(self._views(state.machines))

@@ -59,4 +59,22 @@ MUTATIONS: Final = (
             "::test_a_term_that_the_wire_takes_has_an_incarnation_of_its_cluster_and_room_for_a_later_one",
         ),
     ),
+    Mutation(
+        "later-term-passed-over",
+        "A leader that hears of a later term, and not whose, claims above it: its own would mean nothing to others.",
+        "            return self._outdated(term, now)\n",
+        "            return []\n",
+        (
+            "properties/test_election_exhaustive.py::test_no_office_is_held_twice_and_from_every_state_all_end_with_one_leader",
+        ),
+    ),
+    Mutation(
+        "named-and-silent",
+        "Who sees no leader, and hears from others that it is theirs, claims: else all wait for each other.",
+        "        if message.leader == self.me and not self._content():\n",
+        "        if message.leader == self.me and not self._alive:\n",
+        (
+            "properties/test_election_exhaustive.py::test_no_office_is_held_twice_and_from_every_state_all_end_with_one_leader",
+        ),
+    ),
 )

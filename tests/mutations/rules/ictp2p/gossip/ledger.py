@@ -41,4 +41,11 @@ MUTATIONS: Final = (
         "        self._spread(record, now)\n",
         ("gossip/test_swim_claims.py::test_forged_and_unsigned_records_are_ignored",),
     ),
+    Mutation(
+        "accused-gives-in",
+        "Who is accused, and lives, says so in a greater incarnation: no other clears it.",
+        "            own = self.declare(own.incarnation + 1, own.sequence, own.payload, now)\n",
+        "            pass\n",
+        ("properties/test_membership_exhaustive.py::test_after_every_course_all_who_are_there_see_each_other",),
+    ),
 )
