@@ -333,6 +333,11 @@ class Pool:
             task.add_done_callback(lambda done: self._forget(peer, done))
         try:
             return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or waiting.cancelling() or not task.cancelled():
+                raise
+            raise PeerClosed(f"{self.me} was closed") from None  # else who waits would seem to have been cancelled
         finally:
             del task  # it knows its error, and that this frame
 

@@ -300,6 +300,33 @@ async def test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing
     assert world.ends(0)[0].is_closing()
 
 
+@pytest.mark.parametrize("turns", range(3))
+async def test_who_waits_for_a_connection_as_the_pool_is_closed_hears_of_that(mesh: Meshes, turns: int) -> None:
+    """Regression: it was cancelled, though nobody had cancelled it; who is, as well, stays so."""
+    world = mesh(2)
+    a, b = world.names
+    held_back(world.bulks[a])
+    waiting = [
+        asyncio.ensure_future(each)
+        for each in (
+            world.bulks[a].connection(b, 5),
+            world.bulks[a].request(b, "echo", b"", bytearray(1), timeout=5),
+            world.bulks[a].probe(b, 100_000, timeout=5),
+            world.bulks[a].connection(b, 5),
+        )
+    ]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing = asyncio.ensure_future(world.bulks[a].close())
+    if turns:
+        await asyncio.sleep(0)
+        waiting[-1].cancel()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    await closing
+    cancelled = [PeerClosed, asyncio.CancelledError][turns > 0]
+    assert [type(each) for each in outcomes] == [PeerClosed, PeerClosed, PeerClosed, cancelled]
+
+
 async def test_several_who_wait_for_one_peer_all_get_it_and_of_who_never_came_nothing_is_kept(mesh: Meshes) -> None:
     world = mesh(3)
     world.block((0, 1), (0, 2))
