@@ -84,6 +84,8 @@ class BulkConnection(Inbound):
         self.dialed = hello is not None
         self.relayed = hello is not None and hello.purpose is Purpose.RELAY
         """Our kernel sees only the way to the relay."""
+        self.beside = hello is not None and hello.beside
+        """One end has it beside a first one, for itself, and may end it at any time: neither takes it for the first."""
         self.ready_at = math.inf
         """When both ends had proven who they are."""
         self.ticket = b""

@@ -163,11 +163,13 @@ class Hello:
     """How many relays may still pass this on."""
     costs: Costs = UNKNOWN
     """What sealing costs whoever says this."""
+    beside: bool = False
+    """Whether who says this has the connection beside a first one, for itself: the other end begins nothing on it."""
 
     def pack(self) -> bytes:
         """Write the hello."""
         source, target = bytes.fromhex(self.source), bytes.fromhex(self.target)
-        fixed = (_HELLO_MAGIC, WIRE_VERSION, self.purpose, self.sealed, self.hops)
+        fixed = (_HELLO_MAGIC, WIRE_VERSION, self.purpose, self.sealed | self.beside << 1, self.hops)
         return _HELLO.pack(*fixed, source, target, self.nonce, self.ticket, *self.costs)
 
     def relayed(self) -> Hello:
@@ -203,11 +205,11 @@ def read_hello(data: Buffer) -> Hello:
         RemoteProtocolError: these bytes are not a hello.
     """
     check_hello(data[:HELLO_START])
-    _, _, purpose, sealed, hops, source, target, nonce, ticket, *costs = _HELLO.unpack(data)
-    if purpose not in _PURPOSES or sealed > 1 or hops > MAX_HOPS:
-        raise RemoteProtocolError(f"bulk hello with purpose {purpose}, sealing {sealed}, {hops} hops")
-    names = PeerId(source.hex()), PeerId(target.hex())
-    return Hello(_PURPOSES[purpose], *names, nonce, ticket, bool(sealed), hops, (costs[0], costs[1]))
+    _, _, purpose, flags, hops, source, target, nonce, ticket, *costs = _HELLO.unpack(data)
+    if purpose not in _PURPOSES or flags > 3 or hops > MAX_HOPS:
+        raise RemoteProtocolError(f"bulk hello with purpose {purpose}, flags {flags}, {hops} hops")
+    names, sealed, beside = (PeerId(source.hex()), PeerId(target.hex())), bool(flags & 1), bool(flags & 2)
+    return Hello(_PURPOSES[purpose], *names, nonce, ticket, sealed, hops, (costs[0], costs[1]), beside)
 
 
 def transcript(dialer: Hello, accepter: Hello) -> bytes:

@@ -49,11 +49,11 @@ class Handshake:
         self._random_bytes = random_bytes
         self._unlike = unlike
 
-    def hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = NO_TAG) -> Hello:
-        """Make what we say to `peer`."""
+    def hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = NO_TAG, beside: bool = False) -> Hello:
+        """Make what we say to `peer`; `beside`: of one more connection, which is ours alone."""
         hops = MAX_HOPS if purpose is Purpose.RELAY else 0
         costs = measured() if self._sealed else UNKNOWN
-        return Hello(purpose, self._me, peer, self._random_bytes(32), ticket, self._sealed, hops, costs)
+        return Hello(purpose, self._me, peer, self._random_bytes(32), ticket, self._sealed, hops, costs, beside)
 
     def answered(self, connection: BulkConnection, said: Hello, hello: Hello) -> None:
         """Go on with who answered what we said.
@@ -66,12 +66,16 @@ class Handshake:
         if hello.sealed != said.sealed:
             raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
         keys = self._keys(hello.source, transcript(said, hello))
+        connection.beside = said.beside or hello.beside
         cipher = cheapest(said.costs, hello.costs)
         connection.secure(hello.source, keys, cipher, seal_bodies=self._sealed)
 
-    def answer(self, connection: BulkConnection, hello: Hello) -> None:
-        """Answer who said `hello`; who may not come in is told why, and hung up on."""
-        own = self.hello(Purpose.ANSWER, hello.source)
+    def answer(self, connection: BulkConnection, hello: Hello, *, beside: bool) -> None:
+        """Answer who said `hello`; who may not come in is told why, and hung up on.
+
+        `beside`: we had asked for it, as one more, which is ours alone.
+        """
+        own = self.hello(Purpose.ANSWER, hello.source, beside=beside)
         try:
             if hello.sealed != own.sealed:
                 self._unlike(hello.source)
@@ -82,6 +86,6 @@ class Handshake:
             connection.hang_up(error)
             return
         connection.dialed, connection.ticket = False, hello.ticket
-        connection.relayed = hello.purpose is Purpose.RELAY
+        connection.relayed, connection.beside = hello.purpose is Purpose.RELAY, hello.beside or beside
         connection.say(own)
         connection.secure(hello.source, keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)

@@ -4,9 +4,7 @@ A reply travels on the connection on which it was asked for. So who fetches stri
 peer need not know; whether that gains is `sync.state.widening`'s to find out. Those that our own chunks go over already
 (`stripes`) are used, and others are made beside them.
 
-All of them come after the first one at both ends, so that nobody else takes one of them for the first and loses it when
-the fetch is over. Where the first one gives way to one of them, because it was the other end that dialed it, that one
-is the first from then on, and stays (`pool.Pool`: each side prefers what the lower id dialed, and of those the oldest).
+Neither end takes one of them for the first (`reaching`), so nobody else loses one when the fetch is over.
 """
 
 from __future__ import annotations
@@ -51,10 +49,7 @@ class Lanes:
         return tuning.may_gain(first.transport, rate) or (seconds >= LONG and tuning.is_far(first.transport))
 
     async def opened(self, peer: PeerId, used: Collection[BulkConnection]) -> AsyncGenerator[BulkConnection, None]:
-        """Give one after the other, as it is made, until one cannot be: as many again as are `used`, and the first.
-
-        Where one takes the place of the first one it is not given, and counts.
-        """
+        """Give one after the other, as it is made, until one cannot be: as many again as are `used`, and the first."""
         first = self._pool.warm(peer)
         if first is None:
             return
@@ -67,13 +62,10 @@ class Lanes:
                 made = await self._pool.another(peer)
             except NetworkError:
                 return
-            if made is not self._pool.warm(peer):  # else it is the first one: both ends may have begun to use it
-                yield made
+            yield made
 
     def close(self, peer: PeerId, lanes: Sequence[BulkConnection]) -> None:
-        """End those that are for nothing else by now: neither the first one, since that was lost, nor a stripe."""
-        first = self._pool.warm(peer)
-        kept = () if first is None else self._stripes.beside(first)
+        """End those that are for nothing else by now: no stripe."""
         for each in lanes:
-            if each is not first and each not in kept:
+            if not self._stripes.has(peer, each):
                 each.hang_up(ConnectionLost("what was fetched is here"))

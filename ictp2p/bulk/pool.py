@@ -6,6 +6,7 @@ as far as their hellos.
 
 If both ends dial at once there are two connections, and both stay: each side sends on the one it prefers (the one that
 the lower id dialed), and whatever arrives is told apart by its tag, not by its connection. No race has to be resolved.
+Those that one end has beside that, for itself, are nobody's first one (`reaching`).
 """
 
 from __future__ import annotations
@@ -125,9 +126,9 @@ class Pool:
         return tuple(self._ready.get(peer, ()))
 
     def warm(self, peer: PeerId) -> BulkConnection | None:
-        """Give the preferred one of them, if there is any."""
+        """Give the preferred one of them, the first, if there is any that is for both ends."""
         ready = self._ready.get(peer)
-        return ready[0] if ready else None
+        return ready[0] if ready and not ready[0].beside else None
 
     async def connection(self, peer: PeerId, timeout: float, *, patient: bool = False) -> BulkConnection:
         """Give a warm connection to `peer`, or make one within `timeout` seconds.
@@ -232,7 +233,7 @@ class Pool:
         elif hello.purpose is Purpose.TICKET and self._relay.take(connection, hello.ticket):
             self._settled(connection)
         elif hello.target == self.me and (said is None or hello.purpose is Purpose.RELAY):
-            self._handshake.answer(connection, hello)
+            self._handshake.answer(connection, hello, beside=self._reaching.one_more(hello.ticket))
         else:
             raise HandshakeFailed(f"hello {hello.purpose.name} from {hello.source} to {hello.target} at {self.me}")
 
@@ -246,7 +247,7 @@ class Pool:
         self._parted.pop(peer, None)
         kept = self._ready.setdefault(peer, [])
         kept.append(connection)
-        kept.sort(key=lambda each: each.dialed != (self.me < peer))
+        kept.sort(key=lambda each: (each.beside, each.dialed != (self.me < peer)))
         self._tenant.opened(connection)
         waiting = self._greeting.pop(connection, None)
         if waiting is not None and not waiting.done():
@@ -270,6 +271,7 @@ class Pool:
             kept.remove(connection)
             if not kept:  # who has no disk is another peer after each start, and a mesh runs for months
                 del self._ready[peer]
+            if not self.warm(peer):
                 self._note_parted(peer)
             self._tenant.lost(connection, reason, whole=error is None)
             if error is not None and connection.standing:

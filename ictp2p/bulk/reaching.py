@@ -5,8 +5,10 @@ relays before all else where the control plane hears nothing of the peer any mor
 does not matter which: both ends agree on fresh keys whichever way the bytes take (`handshake`).
 
 What we asked for comes in by itself, among all that others dial for reasons of their own. For a first connection any
-will do. One more beside it must be the very one, told by its ticket: what the other end makes for itself it may end,
-whatever we send over it. One that comes when nobody waits for it any longer is ended, since only we know that.
+will do. One more beside it must be the very one, told by its ticket. Its maker has that for itself, and says so in its
+hello, or its answer: it may end it at any time, also in the instant in which the first one breaks, so the other end
+never takes it for the first, to begin something on it. One that comes when nobody waits for it any longer is ended,
+since only we know that.
 
 *Large packets.* A way may open for small packets and lose all that are full, without a word (`edge.network`). IS-IS
 therefore pads its first Hellos (ISO 10589, section 8.2.3), and so do we the proof that ends a handshake, to a full
@@ -81,8 +83,10 @@ class Reaching:
         self._relays = relays
         self._random_bytes = random_bytes
         self._membership = membership
+        self._awaited: set[bytes] = set()
+        """Tickets with which we ask for one more connection."""
         self._late: deque[bytes] = deque(maxlen=_MOST_LATE)
-        """Tickets with which we asked for one more connection, and for which nobody waits any longer."""
+        """Those for which nobody waits any longer."""
 
     async def first(self, peer: PeerId) -> BulkConnection:
         """Make a connection to `peer`, to which there is none.
@@ -104,17 +108,19 @@ class Reaching:
             raise Unreachable(f"no bulk connection to {peer}: {error}") from error
 
     async def another(self, peer: PeerId) -> BulkConnection:
-        """Make one more connection to `peer`, beside those that there are, and over no relay.
-
-        It is ours alone: what the peer makes meanwhile for itself it may end, whatever we send over it.
+        """Make one more connection to `peer`, beside those that there are, for us alone, and over no relay.
 
         Raises:
             NetworkError: neither of us can dial the other.
         """
-        ways: _Ways = [partial(self.dialed, peer)]
+        ways: _Ways = [partial(self.dialed, peer, beside=True)]
         if self._ask_dial is not None:
             ways.append(partial(self._asked_for_one_more, peer))
         return await first_way(ways, self._profile.patience, self._end_spare)
+
+    def one_more(self, ticket: bytes) -> bool:
+        """Whether it was one more connection that we asked for with `ticket`."""
+        return ticket in self._awaited or ticket in self._late
 
     def came(self, connection: BulkConnection) -> None:
         """End a connection that has just become ready, if it answers a ticket for which nobody waits any longer."""
@@ -135,17 +141,18 @@ class Reaching:
         hello = self._handshake.hello(Purpose.TICKET, peer, ticket=ticket)
         self._pool.begin(await self._dial(peer, self._profile.handshake), hello)
 
-    async def dialed(self, peer: PeerId) -> BulkConnection:
+    async def dialed(self, peer: PeerId, *, beside: bool = False) -> BulkConnection:
         """Dial `peer`, and once more if its large packets, or ours, seem to be lost; raises a `NetworkError`."""
+        hello = partial(self._handshake.hello, Purpose.DIRECT, peer, beside=beside)
         transport = await self._dial(peer, self._profile.handshake)
         host = shown_address(transport.get_extra_info("peername")).host
         soon = min(_SOON + _TRIPS * kernel.least_trip(transport), self._profile.handshake / 2)
         try:
-            return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer), soon)
+            return await self._pool.greet(transport, hello(), soon)
         except TimeoutError:
             self._shrink(host)
         transport = await self._dial(peer, self._profile.handshake)
-        return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
+        return await self._pool.greet(transport, hello())
 
     async def _asked(self, peer: PeerId) -> BulkConnection:
         """Have `peer` dial us, and take whatever comes from it first, or has come while we dialed it in vain."""
@@ -153,17 +160,20 @@ class Reaching:
         if warm := self._pool.warm(peer):
             return warm
         self._ask_dial(peer, self._random_bytes(16))
-        await self._pool.arrival(peer, self._profile.handshake)
-        warm = self._pool.warm(peer)
-        if warm is None:
-            raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
-        return warm
+        try:
+            async with asyncio.timeout(self._profile.handshake):
+                while (warm := self._pool.warm(peer)) is None:  # what comes may be one that it has for itself
+                    await self._pool.arrival(peer, self._profile.handshake)
+            return warm
+        except TimeoutError:
+            raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s") from None
 
     async def _asked_for_one_more(self, peer: PeerId) -> BulkConnection:
         """As `_asked`, but take none that does not answer our ticket."""
         assert self._ask_dial is not None
         ticket, made = self._random_bytes(16), None
         self._ask_dial(peer, ticket)
+        self._awaited.add(ticket)
         try:
             async with asyncio.timeout(self._profile.handshake):
                 while made is None:
@@ -173,6 +183,7 @@ class Reaching:
         except TimeoutError:
             raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s") from None
         finally:
+            self._awaited.remove(ticket)
             if made is None:
                 self._not_wanted(peer, ticket)
 
@@ -193,6 +204,5 @@ class Reaching:
         return await self._pool.greet(transport, self._membership.proven(self._handshake.hello(Purpose.RELAY, peer)))
 
     def _end_spare(self, connection: BulkConnection) -> None:
-        """End one for which nobody waits any more; but both ends may have begun to send on what comes first."""
-        if connection.peer is not None and self._pool.warm(connection.peer) is not connection:
-            connection.hang_up(ConnectionLost("no longer wanted"))
+        """End one for which nobody waits any more: nothing began on it."""
+        connection.hang_up(ConnectionLost("no longer wanted"))

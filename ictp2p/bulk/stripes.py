@@ -95,7 +95,11 @@ class Stripes:
     def beside(self, first: BulkConnection) -> tuple[BulkConnection, ...]:
         """Name the connections that carry chunks beside the first one."""
         assert first.peer is not None
-        return tuple(each for each in self._kept.get(first.peer, ()) if each is not first and not each.closed)
+        return tuple(each for each in self._kept.get(first.peer, ()) if not each.closed)
+
+    def has(self, peer: PeerId, connection: BulkConnection) -> bool:
+        """Whether this one carries chunks to `peer`."""
+        return connection in self._kept.get(peer, ())
 
     def promising(self, first: BulkConnection, rate: float) -> bool:
         """Whether more may carry more than this one, seen at `rate` bytes/s; tried once for each first connection."""
@@ -108,8 +112,7 @@ class Stripes:
         """Measure several, after one `alone`; keep them if they gain. Give what is true of what is kept.
 
         That it fails is no news: one connection was measured. For want of time it is tried again with another probe,
-        for want of a way with another first connection. If the peer had dialed the only one, the first of ours is the
-        preferred one at both ends from then on, and stays.
+        for want of a way with another first connection.
         """
         assert first.peer is not None
         if first.peer in self._opening:
@@ -122,7 +125,7 @@ class Stripes:
             together = await measure((first, *made))
             if together.limited:
                 return alone
-            self._tried[first.peer] = self._pool.warm(first.peer) or first
+            self._note_tried(first)
             if together.size / together.seconds < GAIN * alone.size / alone.seconds:
                 return alone
             for each in made:
@@ -131,14 +134,13 @@ class Stripes:
             self._divide(first.peer)
             return together
         except NetworkError:
-            if len(made) < COUNT - 1 and not first.closed:  # it would be as vain the next time
-                self._tried[first.peer] = self._pool.warm(first.peer) or first
+            if len(made) < COUNT - 1:  # it would be as vain the next time
+                self._note_tried(first)
             return alone
         finally:
             self._opening.discard(first.peer)
             for each in made:
-                if each is not self._pool.warm(first.peer):  # else both ends may have begun to send on it
-                    each.hang_up(ConnectionLost("gained nothing beside another one"))
+                each.hang_up(ConnectionLost("gained nothing beside another one"))
 
     def lacking(self, first: BulkConnection) -> bool:
         """Whether there should be more: buffers or losses have held back what there is since it was last asked."""
@@ -181,6 +183,11 @@ class Stripes:
         if not kept:
             self._kept.pop(connection.peer, None)
         self._divide(connection.peer)
+
+    def _note_tried(self, first: BulkConnection) -> None:
+        """Do not try it again with this first one. Nobody would forget one that has ended: that was said already."""
+        if first.peer is not None and not first.closed:
+            self._tried[first.peer] = first
 
     def _keep(self, made: BulkConnection) -> None:
         """Let one carry chunks from now on, unless it has ended again: that was said already, and once only."""

@@ -100,10 +100,9 @@ async def test_what_could_be_made_stays_and_the_rest_is_tried_again_with_another
     first.transport.reset()  # type: ignore[attr-defined]
     while not first.closed:
         await asyncio.sleep(0)
-    second = world.bulks[a]._pool.warm(b)
-    assert second is not None
-    await told(world, second, 4.0)
-    assert len(beside(world.bulks[a], b)) == 3, "two are left, of which one is the first one now"
+    assert world.bulks[a]._pool.warm(b) is None, "none of those that one end has for itself"
+    await told(world, await world.bulks[a].connection(b, 5), 4.0)
+    assert len(beside(world.bulks[a], b)) == 5, "two were left, and as many as there were then came"
 
 
 async def test_what_could_not_be_made_is_tried_again_after_a_while(mesh: Meshes) -> None:
@@ -223,6 +222,7 @@ async def test_what_the_other_end_makes_for_itself_is_not_taken_for_what_it_was_
 
     await asyncio.gather(fetching(), told(world, first, 1.0))
     (more,) = beside(world.bulks[a], b)
+    assert more is not first
     assert more.transport not in [lane.transport.other for lane in lanes]  # type: ignore[attr-defined]
     assert len(world.links) == 1 + len(lanes) + 1
     world.bulks[b].lanes.close(a, lanes)
@@ -287,7 +287,7 @@ async def test_what_goes_on_without_its_first_connection_is_told_of_all_others_t
     others = world.bulks[b]._pool.among(a)
     await widening
     carrying = next(each for each in others if each is not receiving.inbound and not each.dialed)
-    assert carrying not in beside(world.bulks[b], a), "only the other end sends on it"
+    assert not world.bulks[b].probing.stripes.has(a, carrying), "only the other end sends on it"
     carrying.connection_lost(ConnectionResetError("this one"))
     (outcome,) = await asyncio.gather(copies[1], return_exceptions=True)
     assert isinstance(outcome, ParticipantLost)

@@ -37,6 +37,7 @@ hellos = st.builds(
     sealed=st.booleans(),
     hops=st.integers(0, frames.MAX_HOPS),
     costs=st.tuples(st.integers(0, MOST), st.integers(0, MOST)),
+    beside=st.booleans(),
 )
 ciphers = st.sampled_from(Cipher)
 
@@ -94,6 +95,7 @@ def test_keys_depend_on_all_of_both_hellos_except_what_a_relay_changes(one: Hell
     changed = replace(one, **{field: type(getattr(one, field))(_other(getattr(one, field)))})
     assert transcript(changed, two) != transcript(one, two)
     assert transcript(replace(one, sealed=not one.sealed), two) != transcript(one, two)
+    assert transcript(replace(one, beside=not one.beside), two) != transcript(one, two)
     assert transcript(replace(one, costs=(one.costs[0], one.costs[1] ^ 1)), two) != transcript(one, two)
 
 

@@ -9,10 +9,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.lanes import LONG
 from ictp2p.bulk.stripes import COUNT, MOST
+from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.runtime import fetch_lanes
 from ictp2p.runtime.state_fetch import fetch_state
 from ictp2p.runtime.state_provider import Here, serve_state
@@ -22,8 +25,8 @@ from ictp2p.sync.state.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
-from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh
-from tests.bulk.reducing import contribution, plan_of, reduce_all
+from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
+from tests.bulk.reducing import contribution, plan_of, reduce_all, tag
 
 Meshes = Callable[..., Mesh]
 CHUNKS = 60
@@ -183,8 +186,8 @@ async def test_nothing_is_lost_with_a_connection(lost: tuple[int, ...]) -> None:
     await world.close()
 
 
-async def test_what_is_taken_for_the_first_one_stays() -> None:
-    """Regression: what began on it failed with its end. The lower id prefers what it dialed, and so do both ends."""
+async def test_what_begins_during_a_fetch_outlasts_it() -> None:
+    """Regression: it began on one that was made for the fetch, since the lower id had dialed that, and no other one."""
     world = Slow(2)
     fetching = Fetching(world)
     theirs = await fetching.theirs.connection(fetching.ours.me, 5.0)
@@ -199,9 +202,59 @@ async def test_what_is_taken_for_the_first_one_stays() -> None:
     await task
     await asyncio.sleep(0.01)
     assert len(world.links) == COUNT
-    assert fetching.connections() == [2, 2], "the others have gone with the fetch"
-    assert fetching.theirs._pool.warm(fetching.ours.me) is not theirs
+    assert fetching.connections() == [1, 1], "the others have gone with the fetch"
+    assert fetching.theirs._pool.warm(fetching.ours.me) is theirs
     await world.close()
+
+
+turns = st.integers(0, 30)
+
+
+@given(turns, turns, turns, st.booleans())
+@example(0, 0, 0, False)
+@settings(max_examples=40, deadline=None)
+def test_nobody_begins_anything_on_what_may_end_in_the_next_instant(
+    begins: int, ends: int, learns: int, asked: bool
+) -> None:
+    """Regression: one end had lost the first one, and took for that what the other had for itself, and then ended."""
+
+    async def story() -> None:
+        world = Mesh(2)
+        a, b = world.names
+        ours, theirs = world.bulks[a], world.bulks[b]
+        first = await ours.connection(b, 5)
+        if asked:
+            world.block((0, 1))
+        lanes = [each async for each in ours.lanes.opened(b, ())]
+        assert len(lanes) == COUNT - 1
+        plan, broken = plan_of([a, b], "star", 20_000, 1_000), asyncio.Event()
+        given = [contribution(n, [(20_000,)], torch.float32) for n in range(2)]
+
+        async def pause(count: int) -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
+        async def reduce(n: int) -> None:
+            if n == 1:
+                await pause(begins)
+            else:
+                await broken.wait()
+            await all_reduce(plan, n, given[n], [torch.zeros(20_000)], world.bulks[world.names[n]], tag(plan))
+
+        async def end_and_learn() -> None:
+            await pause(ends)
+            ours.lanes.close(b, lanes)
+            await pause(learns)
+            first.connection_lost(ConnectionResetError())
+            broken.set()
+
+        there = theirs._pool.warm(a)
+        assert there is not None
+        there.connection_lost(ConnectionResetError())
+        await asyncio.gather(reduce(0), reduce(1), end_and_learn())
+        await world.close()
+
+    run_turns(story())
 
 
 async def test_what_our_own_chunks_go_over_is_used_and_stays() -> None:

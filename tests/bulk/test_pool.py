@@ -32,6 +32,20 @@ async def ask(world: Any, a: int, b: int) -> bool:
     return into == expected
 
 
+async def test_who_asks_to_be_dialed_does_not_take_what_the_other_end_makes_for_itself(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    world.block((0, 1))
+    world.deaf.add(b)
+    asking = asyncio.ensure_future(world.bulks[a].connection(b, 5))
+    await asyncio.sleep(0.01)
+    await world.bulks[b]._pool.another(a)
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    first = await world.bulks[b].connection(a, 5)
+    assert (await asking).transport is first.transport.other
+
+
 async def test_a_peer_that_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:
     world = mesh(2)
     world.block((0, 1))

@@ -70,7 +70,6 @@ def replace_profile(world: Mesh, me: PeerId) -> Bulk:
 
 @pytest.mark.parametrize("theirs", [False, True])
 async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again(theirs: bool) -> None:
-    """One more if the peer had dialed that: both ends prefer one that the lower id has dialed, and may have used it."""
     world = OneLine(2)
     a, b = world.names
     if theirs:
@@ -80,7 +79,7 @@ async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_trie
     for _ in range(20):
         await asyncio.sleep(0)
     assert beside(world.bulks[a], b) == ()
-    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1 + theirs, 1 + theirs]
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
     await world.bulks[a].probe(b, SIZE, timeout=5)
     assert len(world.links) == COUNT
     assert len([told for _, _, told in world.samples if told.direction == "out"]) == 2
@@ -170,8 +169,11 @@ async def test_what_one_connection_carried_was_heard_of_before_more_were_tried()
     await world.close()
 
 
-async def test_what_began_on_a_connection_of_a_trial_outlasts_it() -> None:
-    """Regression: where the peer had dialed the first one, ours was preferred to it, and ended under a collective."""
+async def test_what_begins_during_a_trial_outlasts_it() -> None:
+    """Regression: where the peer had dialed the first one, ours was preferred to it, and ended under a collective.
+
+    Now neither end begins anything on ours.
+    """
     world = OneLine(2)
     a, b = world.names
     theirs = await world.bulks[b].connection(a, 5)
@@ -187,8 +189,8 @@ async def test_what_began_on_a_connection_of_a_trial_outlasts_it() -> None:
     assert not (await probing).limited
     for _ in range(20):
         await asyncio.sleep(0)
-    assert [len(bulk._pool) for bulk in world.bulks.values()] == [2, 2]
-    assert world.bulks[b]._pool.warm(a) is not theirs
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
+    assert world.bulks[b]._pool.warm(a) is theirs
     await world.close()
 
 

@@ -6,10 +6,10 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
-        "taken-for-the-first-one",
-        "What ends with a fetch is nobody's first connection to a peer.",
-        "                yield made\n",
-        "                yield made\n            else:\n                made.hang_up(ConnectionLost(''))\n",
-        ("bulk/test_lanes.py::test_what_is_taken_for_the_first_one_stays",),
+        "stripes-ended-with-a-fetch",
+        "What our own chunks go over stays when a fetch that used it is over.",
+        "            if not self._stripes.has(peer, each):",
+        "            if True:",
+        ("bulk/test_lanes.py::test_what_our_own_chunks_go_over_is_used_and_stays",),
     ),
 )

@@ -16,6 +16,20 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "taken-for-the-first-one",
+        "What one end has for itself, and may end at any time, is nobody's first connection to a peer.",
+        "        return ready[0] if ready and not ready[0].beside else None",
+        "        return ready[0] if ready else None",
+        ("bulk/test_lanes.py::test_nobody_begins_anything_on_what_may_end_in_the_next_instant",),
+    ),
+    Mutation(
+        "asked-for-and-not-said",
+        "Who is asked for one more connection hears that it is for the other end alone.",
+        "beside=self._reaching.one_more(hello.ticket))",
+        "beside=False)",
+        ("bulk/test_lanes.py::test_nobody_begins_anything_on_what_may_end_in_the_next_instant",),
+    ),
+    Mutation(
         "late-before-what-came-is-read",
         "What has arrived counts, however late we come to it.",
         "looks: int = _LOOKS",

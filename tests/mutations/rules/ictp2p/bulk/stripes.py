@@ -13,13 +13,6 @@ MUTATIONS: Final = (
         ("bulk/test_stripes.py::test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again",),
     ),
     Mutation(
-        "trial-ended-under-a-collective",
-        "A connection that both ends have come to prefer stays, though it was made for a trial.",
-        "                if each is not self._pool.warm(first.peer):",
-        "                if True:",
-        ("bulk/test_stripes.py::test_what_began_on_a_connection_of_a_trial_outlasts_it",),
-    ),
-    Mutation(
         "more-in-vain-for-ever",
         "Where no more connections can be made that is not tried with each transfer again.",
         "                self._vain[first.peer] = self._clock() + AGAIN  # what there is stays",
@@ -58,9 +51,16 @@ MUTATIONS: Final = (
         ("bulk/test_doubling.py::test_nothing_is_kept_of_a_peer_that_dies_while_connections_to_it_are_made",),
     ),
     Mutation(
+        "trials-with-the-dead",
+        "Nothing is kept of a peer that died while it was tried whether several connections to it carry more.",
+        "        if first.peer is not None and not first.closed:",
+        "        if first.peer is not None:",
+        ("bulk/test_doubling.py::test_nothing_is_kept_of_a_peer_that_dies_while_connections_to_it_are_made",),
+    ),
+    Mutation(
         "no-way-tried-for-ever",
         "Where no other connection can be made none is tried again beside the same first one.",
-        "                self._tried[first.peer] = self._pool.warm(first.peer) or first\n            return alone",
+        "                self._note_tried(first)\n            return alone",
         "                pass\n            return alone",
         ("bulk/test_stripes.py::test_who_can_be_reached_no_more_is_measured_over_one",),
     ),
