@@ -293,6 +293,9 @@ class Pool:
     async def greet(self, transport: asyncio.Transport, hello: Hello, within: float | None = None) -> BulkConnection:
         """As `begin`, and give it once both ends hold its keys.
 
+        Who gives up waiting leaves it to itself once our proof has left, if it is for both ends: the other end may have
+        begun on it.
+
         Raises:
             IctError: why it ended before.
             TimeoutError: they did not `within` so many seconds; it has been ended.
@@ -303,8 +306,12 @@ class Pool:
         connection.say(hello)
         try:
             await ready
-        except (asyncio.CancelledError, TimeoutError):
+        except TimeoutError:
             connection.fail(ConnectionLost("no longer wanted"))
+            raise
+        except asyncio.CancelledError:
+            if connection.beside or connection.peer is None:
+                connection.fail(ConnectionLost("no longer wanted"))
             raise
         finally:
             if timer is not None:

@@ -290,6 +290,28 @@ async def test_so_many_are_remembered_who_may_be_no_more(mesh: Meshes, monkeypat
     assert [*world.bulks[me]._pool._parted] == [others[2], others[0]]
 
 
+async def test_what_both_ends_may_use_outlasts_the_wait_for_it(mesh: Meshes) -> None:
+    """Regression: another way had been taken, and the connection was ended under what the other end began on it."""
+    world = mesh(2)
+    a, b = world.names
+    pools = [world.bulks[me]._pool for me in world.names]
+    for taken in range(30):
+        dialing = asyncio.ensure_future(pools[0]._reaching.dialed(b))
+        for _ in range(taken):
+            await asyncio.sleep(0)
+        ready = pools[1].among(a)
+        dialing.cancel()
+        await asyncio.gather(dialing, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert ready == pools[1].among(a)[: len(ready)], "what was ready at the other end"
+        assert not pools[0]._half_open
+        assert not pools[0]._greeting
+        assert len(pools[0]) == len(pools[1])
+        for each in pools[0].among(b):
+            each.hang_up(PeerClosed("for the next one"))
+        await asyncio.sleep(0.01)
+
+
 async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names

@@ -23,6 +23,13 @@ MUTATIONS: Final = (
         ("bulk/test_lanes.py::test_nobody_begins_anything_on_what_may_end_in_the_next_instant",),
     ),
     Mutation(
+        "ended-with-the-wait",
+        "A connection for both ends outlasts the wait for it once the other end may have begun on it.",
+        "            if connection.beside or connection.peer is None:",
+        "            if True:",
+        ("bulk/test_pool.py::test_what_both_ends_may_use_outlasts_the_wait_for_it",),
+    ),
+    Mutation(
         "asked-for-and-not-said",
         "Who is asked for one more connection hears that it is for the other end alone.",
         "beside=self._reaching.one_more(hello.ticket))",
