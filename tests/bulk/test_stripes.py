@@ -16,7 +16,7 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.hub import Bulk
 from ictp2p.bulk.probing import _Blasts
-from ictp2p.bulk.streams import PROBE_CHUNK
+from ictp2p.bulk.streams import PROBE_CHUNK, ProbeResult
 from ictp2p.bulk.stripes import COUNT, LEAST
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.planning.candidates import CHUNK
@@ -93,12 +93,19 @@ async def test_it_is_not_tried_without_a_reason(mesh: Meshes, monkeypatch: pytes
     assert len(world.links) == 1
 
 
+async def trying(world: Mesh, links: int) -> asyncio.Task[ProbeResult]:
+    """Begin a probe that tries whether several connections carry more, until so many were dialed."""
+    a, b = world.names
+    probing = asyncio.create_task(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.links) < links:
+        await asyncio.sleep(0)
+    return probing
+
+
 async def test_what_was_cut_short_says_nothing_and_is_tried_again(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
-    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
-    while len(world.links) < COUNT:
-        await asyncio.sleep(0)
+    probing = await trying(world, COUNT)
     while not (probing.done() or world.bulks[a].probing._sending):
         await asyncio.sleep(0)
     world.bulks[a].stop_probes()
@@ -114,9 +121,7 @@ async def test_what_was_cut_short_says_nothing_and_is_tried_again(mesh: Meshes) 
 async def test_several_are_not_probed_where_probes_were_stopped_as_they_were_made(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
-    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
-    while len(world.links) < 2:
-        await asyncio.sleep(0)
+    probing = await trying(world, 2)
     world.bulks[a].stop_probes()
     assert not (await probing).limited, "what one connection carried was measured"
     assert len([told for _, _, told in world.samples if told.direction == "in"]) == 1
@@ -196,10 +201,7 @@ async def test_what_begins_during_a_trial_outlasts_it() -> None:
 
 async def test_a_trial_that_breaks_off_leaves_no_connection_behind(mesh: Meshes) -> None:
     world = mesh(2)
-    a, b = world.names
-    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
-    while len(world.links) < 3:
-        await asyncio.sleep(0)
+    probing = await trying(world, 3)
     world.block((0, 1), (1, 0))
     assert (await probing).size == SIZE - PROBE_CHUNK
     for _ in range(20):
