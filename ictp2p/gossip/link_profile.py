@@ -56,7 +56,8 @@ class LinkProfile:
     probe_credit: int = 96 * 2**20
     """Bytes that may be probed before the first round, and the most that the bucket holds. Each of eight clusters has
     seven links to probe, and those again that show too little: of 56 real links that was two to six. What goes over
-    several connections, to see whether they carry more (`bulk.stripes`), is as much again, once for each link."""
+    several connections, to see whether they carry more (`bulk.stripes`), is not paid for, and at most as much again:
+    it follows a probe that was, with as many bytes, once for each first connection."""
 
     probe_timeout: float = 30.0
     """Seconds that a probe may take before the next one is wanted."""

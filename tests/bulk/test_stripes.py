@@ -16,8 +16,9 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.hub import Bulk
 from ictp2p.bulk.probing import _Blasts
-from ictp2p.bulk.streams import PROBE_CHUNK, ProbeResult
+from ictp2p.bulk.streams import PROBE_CHUNK, Probe, ProbeResult
 from ictp2p.bulk.stripes import COUNT, LEAST
+from ictp2p.bulk.users import Frame
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.collectives.running.execute import all_reduce
@@ -127,6 +128,51 @@ async def test_several_are_not_probed_where_probes_were_stopped_as_they_were_mad
     assert len([told for _, _, told in world.samples if told.direction == "in"]) == 1
     assert beside(world.bulks[a], b) == ()
     assert world.bulks[a].probing.undecided(b, SIZE, 1.0), "another probe finds out"
+
+
+acts = st.lists(st.tuples(st.sampled_from(["probe", "reset", "stop", "block"]), st.integers(0, 60)), max_size=12)
+
+
+@given(acts, st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_what_trials_send_is_at_most_what_the_probes_before_them_were_granted(
+    acts: list[tuple[str, int]], gains: bool
+) -> None:
+    """They are not paid for by themselves (`LinkProfile.probe_credit`): each follows a probe that is, of its size."""
+    granted, sent = 0, list[int]()
+    next_frame = Probe.next_frame
+
+    def counted(probe: Probe) -> Frame | None:
+        frame = next_frame(probe)
+        sent.extend(len(view) for view in (frame.views if frame is not None else ()))
+        return frame
+
+    async def story() -> None:
+        nonlocal granted
+        world = Mesh(2) if gains else OneLine(2)
+        a, b = world.names
+        probing = list[asyncio.Future[object]]()
+        for act, number in acts:
+            if act == "probe":
+                await asyncio.gather(*probing, return_exceptions=True)
+                granted += 3 * LEAST
+                probing = [asyncio.ensure_future(world.bulks[a].probe(b, 3 * LEAST, timeout=5))]
+            elif act == "reset" and world.links:
+                world.links[number % len(world.links)][2].reset()
+            elif act == "stop":
+                world.bulks[a].stop_probes()
+            elif act == "block":
+                world.blocked ^= {(a, b)}
+            for _ in range(number):
+                await asyncio.sleep(0)
+        await asyncio.gather(*probing, return_exceptions=True)
+        await world.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Probe, "next_frame", counted)
+        patch.setattr(tuning, "may_gain", lambda transport, rate: True)
+        run_turns(story())
+    assert sum(sent) <= 2 * granted
 
 
 async def test_who_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:

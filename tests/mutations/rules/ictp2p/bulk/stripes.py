@@ -13,6 +13,13 @@ MUTATIONS: Final = (
         ("bulk/test_stripes.py::test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again",),
     ),
     Mutation(
+        "trials-without-measure",
+        "A trial of several connections sends no more than the probe before it was granted.",
+        "            together = await measure((first, *made))\n",
+        "            await measure((first, *made))\n            together = await measure((first, *made))\n",
+        ("bulk/test_stripes.py::test_what_trials_send_is_at_most_what_the_probes_before_them_were_granted",),
+    ),
+    Mutation(
         "more-in-vain-for-ever",
         "Where no more connections can be made that is not tried with each transfer again.",
         "                self._vain[first.peer] = self._clock() + AGAIN  # what there is stays",
