@@ -131,7 +131,7 @@ class Bulk:
         await close_all(self._tasks.end, self._pool.close)
 
     def serve(self, kind: str, handler: Handler, limit: int | None = None) -> None:
-        """Answer requests of `kind` with `handler` from now on; of one peer so many at a time, by default `served`."""
+        """Answer requests of `kind` with `handler` from now on; so many at a time of each connection, or `served`."""
         self._services[kind] = Service(handler, limit or self.profile.served)
 
     def collectives(self) -> list[tuple[PeerId, bytes]]:

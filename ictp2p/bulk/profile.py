@@ -45,6 +45,7 @@ class BulkProfile:
     half_open: int = 64
     """Accepted connections that have not finished their handshake."""
     served: int = 8
-    """Requests of one kind and peer that are served at a time, where the kind has no limit of its own (`hub`)."""
+    """Requests of one kind that are served at a time, where the kind has no limit of its own (`hub`); of each
+    connection (`desk`), for who fetches over several asks over each. A peer may have `pool.MOST_OF_ONE` of them."""
     relayed: int = 32
     """Connections of others that are relayed at a time; 0: do not relay."""

@@ -40,7 +40,7 @@ RECEIPT: Final = bytearray()
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Who answers the requests of one kind, and how many of one peer at a time: one kind takes no place of another."""
+    """Who answers the requests of one kind, and how many of a connection at a time: one takes no place of another."""
 
     handler: Handler
     limit: int

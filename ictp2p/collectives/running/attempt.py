@@ -6,7 +6,8 @@ What a caller may rely on:
   deadline: whoever notices tells its neighbours, and each passes it on once. So do attempts that are parts of one call
   (`together`): who fails in one of them is to blame for what becomes of the others.
 - When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
-  all that others need from us: they can finish even if this process does nothing but compute from then on.
+  all that others need from us: they can finish even if this process does nothing but compute from then on. What a
+  connection takes with it that breaks once we need nothing from there is missed at its other end, whose call fails.
 """
 
 from __future__ import annotations
