@@ -30,20 +30,29 @@ class Freshness:
         """When it was renewed, at the earliest and at the latest."""
         self._found: int | None = None
         """None: not looked at since; what came in the meantime may have shown less."""
+        self._unsure = False
+        """Whether what was sent since may have renewed it: with that it may have gone to another value and back."""
         self._looked = now
 
     def renewed(self, now: float) -> None:
         """Note that it is as new."""
         self.earliest = self.latest = self._looked = now
-        self._found = None
+        self._found, self._unsure = None, False
 
     def looked(self, found: int, now: float, heard: float) -> None:
         """Note that it is `found` now (any unit); the last acknowledgement came at `heard`."""
         if found != self._found:
-            self.earliest, self.latest = self._looked, max(self._looked, heard)
-        self._found, self._looked = found, now
+            self.earliest = self._looked
+        if found != self._found or self._unsure:
+            self.latest = max(self._looked, heard)
+        self._found, self._looked, self._unsure = found, now, False
 
     def rested(self, now: float) -> None:
-        """Note that a connection that was silent is about to send: what has surely expired is renewed by that."""
+        """Note that a connection that was silent is about to send: what has surely expired is renewed by that.
+
+        What may have expired may be, and may show the same as before.
+        """
         if now >= self.latest + EXPIRY:
             self.renewed(now)
+        elif now >= self.earliest + EXPIRY:
+            self.latest, self._unsure = now, True

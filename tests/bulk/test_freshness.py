@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.bulk.freshness import EXPIRY, Freshness
 
-ACK, SHORTER, LOOK, MESSAGE = "ack", "shorter", "look", "message"
-steps = st.tuples(st.floats(0.001, 1.2 * EXPIRY), st.sampled_from([ACK, SHORTER, LOOK, MESSAGE]))
+ACK, SHORTER, LOOK, MESSAGE, SAME = "ack", "shorter", "look", "message", "message that shows the same"
+steps = st.tuples(st.floats(0.001, 1.2 * EXPIRY), st.sampled_from([ACK, SHORTER, LOOK, MESSAGE, SAME]))
 
 
 class Model:
@@ -22,22 +22,24 @@ class Model:
     def step(self, seconds: float, what: str) -> None:
         """Have something happen after so many seconds."""
         self.now += seconds
-        if what in (LOOK, MESSAGE):
+        if what in (LOOK, MESSAGE, SAME):
             self.known.looked(self.found, self.now, self.heard)
             assert self.known.earliest <= self.stamp <= self.known.latest
-        if what == MESSAGE:
+        if what in (MESSAGE, SAME):
             self.known.rested(self.now)
         if what != LOOK:
-            self.acknowledge(shorter=what == SHORTER)
+            self.acknowledge({SHORTER: -1, SAME: 0, MESSAGE: 1}.get(what, 100))
 
-    def acknowledge(self, *, shorter: bool) -> None:
-        """What the kernel does with one."""
+    def acknowledge(self, change: int) -> None:
+        """What the kernel does with one that shows so much more than what it has found."""
         self.heard = self.now
-        if shorter or self.now >= self.stamp + EXPIRY:
-            self.stamp, self.found = self.now, self.found + (-1 if shorter else 100)
+        if change < 0 or self.now >= self.stamp + EXPIRY:
+            self.stamp, self.found = self.now, self.found + change
 
 
 @given(st.lists(steps, max_size=60))
+@example([(1.0, SHORTER), (4.0, ACK), (2.0, LOOK), (5.0, SAME), (5.0, LOOK)])
+@example([(1.0, SHORTER), (4.0, ACK), (2.0, LOOK), (5.0, MESSAGE), (5.0, SHORTER), (1.0, LOOK)])
 def test_it_was_renewed_between_the_two(story: list[tuple[float, str]]) -> None:
     model = Model()
     for seconds, what in story:

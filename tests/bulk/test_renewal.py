@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import connection as connections
@@ -87,6 +87,8 @@ def old(line: Line) -> Renewal:
     st.lists(st.one_of(gaps, gaps, gaps, rests), max_size=400),
     st.lists(st.tuples(st.one_of(gaps, st.floats(resting.REST, EXPIRY)), st.floats(0, 1)), max_size=8),
 )
+@example([0.001, 16.342749840807098], [(9.999999999999998, 0.0), (2.0, 0.0)])
+@example([0.001, 16.342749840807098], [(9.999999999999998, 0.0), (10.0, 0.5)])
 def test_what_bbr_knows_is_never_old_while_we_send(pauses: list[float], shorter: list[tuple[float, float]]) -> None:
     """By a model of the kernel: what is old is measured for nothing after a rest, and else with a pause.
 
