@@ -28,7 +28,7 @@ import msgspec
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 from ictp2p.machine import Message
 
-WIRE_VERSION = 20
+WIRE_VERSION = 21
 """The version of the wire that this code writes, on control and data connections alike; see `preamble` for how two
 peers settle on one. There is no other: who understands of two kinds of connections only one would be let in, and no
 round that it takes part in would come to its end."""

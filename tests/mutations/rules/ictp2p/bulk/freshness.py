@@ -43,8 +43,8 @@ MUTATIONS: Final = (
     Mutation(
         "shorter-round-trip-unseen",
         "A round trip that is less than the least renews it, at some time since the last look.",
-        "        if found != self._found:\n",
-        "        if False:\n",
+        "        if found != self._found or self._unsure:",
+        "        if self._unsure:",
         ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
     ),
     Mutation(
