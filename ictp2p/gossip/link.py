@@ -98,6 +98,10 @@ class Link:
         """A probe told nothing in its time: it may be the line that takes longer, so the next one is shorter."""
         self.shortened = min(self.shortened + 1, len(self._profile.probe_sizes) - 1)
 
+    def cut_short(self) -> None:
+        """A probe in doubt did not show all that it should have: the next pause is no longer than the one before."""
+        self.pause = max(self._profile.probe_again, self.pause / 2)
+
     def doubt(self) -> None:
         """It is probed because it is doubted: the next time after a longer pause."""
         self.doubted, self.pause = True, min(2 * self.pause, self._profile.horizon)
@@ -105,14 +109,16 @@ class Link:
     def carried(self, transfer: Transfer, now: float) -> bool:
         """Take a sample; whether it shows that the link is not what its last probe showed.
 
-        In a round a link may show but its share of a line, so that less than that is no such sign.
+        In a round a link may show but its share of a line, so that less than that is no such sign. A probe that a round
+        cut short, or another limit, is one if it showed more: the link carries as much at least.
         """
         rate, probe = transfer.size / transfer.seconds, transfer.probe
         if probe and transfer.direction == "out":
             self._lengthen(rate)
-        at_least = transfer.limited or self._opens_within(transfer.seconds, now)
-        self._windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=probe)
-        if at_least or transfer.direction == "in":
+        opening = self._opens_within(transfer.seconds, now)
+        at_least, alone = transfer.limited or opening, probe and not opening
+        self._windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=alone)
+        if transfer.direction == "in" or (at_least and not (alone and rate > self._alone)):
             return False
         self._best = max(self._best, self._windows["out"].median(now) or 0.0)
         changed = abs(rate - self._alone) > self._profile.shift * self._alone and (probe or rate > self._alone)
@@ -133,6 +139,10 @@ class Link:
     def fallen(self, now: float) -> bool:
         """Whether it carries far less than once: it may have recovered, and no plan would use it to find out."""
         return (self._windows["out"].median(now) or 0.0) < _FALLEN * self._best
+
+    def slow(self) -> bool:
+        """Whether its last probe showed far less than it carried once; else rounds may give it a share of a line."""
+        return self._alone < _FALLEN * self._best
 
     def forgotten(self, now: float) -> bool:
         """Whether no sample of it counts any more."""

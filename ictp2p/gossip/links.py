@@ -9,10 +9,11 @@ Theory of operation:
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round nor while a
    state is sent (`reserve`), paid from a token bucket that `probe_share` of the rounds' bytes fills. Each cluster
    begins its list after its own name, so that not everybody probes the same one first. What is left over goes to links
-   whose figures are doubted (`doubt`), or far below what they were once: at once, and again after a pause that doubles
-   with each probe, up to an hour, and is short again once some link here has changed. So a link that recovers is
-   found, though no plan uses it any more. It begins as soon as a round is over: where it rested for a second first,
-   calls had a hundredth less to wait, and lines that had recovered were found later.
+   whose figures are doubted (`doubt`), or far below what they were once, those first whose last probe showed that; of
+   the others rounds may show but a share of a line. They are probed at once, and again after a pause that doubles with
+   each probe which no round cut short, up to an hour, and is short again once some link here has changed. So a link
+   that recovers is found, though no plan uses it any more. It begins as soon as a round is over: where it rested for a
+   second first, calls had a hundredth less to wait, and lines that had recovered were found later.
 """
 
 from __future__ import annotations
@@ -115,9 +116,12 @@ class Links:
         if size >= self._profile.least_sample and link.carried(transfer, now):
             for each in self._links.values():  # what has changed may be our line
                 each.pause = self._profile.probe_again
-        if self._probing and self._probing[0] == neighbour and direction == "out" and not transfer.limited:
-            self._probing = None
-            self._doubted = tuple(each for each in self._doubted if each != neighbour)  # until that is said anew
+        if self._probing and self._probing[0] == neighbour and direction == "out":
+            if not transfer.limited:
+                self._probing = None
+                self._doubted = tuple(each for each in self._doubted if each != neighbour)  # until that is said anew
+            elif transfer.probe:
+                link.cut_short()
         if link.talk:
             link.talk.heard_at = max(link.talk.heard_at, transfer.ended)
             if direction == "out":
@@ -266,7 +270,8 @@ class Links:
 
     def _worth_another(self, now: float) -> ClusterId | None:
         """Name one whose link is doubted, or has fallen behind itself, and was not probed for that of late."""
-        fallen = (name for name, link in self._links.items() if link.fallen(now))
+        fallen = [name for name, link in self._links.items() if link.fallen(now)]
+        fallen.sort(key=lambda name: (not self._links[name].slow(), self._links[name].probed_at))
         for neighbour in (*self._doubted, *fallen):
             link = self._links.get(neighbour)
             if link and link.talk and link.told and (not link.doubted or now >= link.probed_at + link.pause):

@@ -7,8 +7,8 @@ would notice a changed link half a window too late, hence the shift rule: two sa
 other and not with the median begin a new window (a slower one only if neither waited for its application), and so does
 a single full-speed one that lasted for long. It is an average over so many round trips that no burst of other traffic
 explains it; and who needs two would wait for two rounds, of which a link that has become slow makes the first one last.
-A faster one that had the lines at both ends for itself, as a probe has, begins one alone as well, however short: what a
-link has carried it can carry, and in rounds it shows its share of a line.
+A faster one that had the lines at both ends for itself, as a probe has, begins one alone as well, however short, and be
+it that a round cut it short: what a link has carried it can carry, and in rounds it shows its share of a line.
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ class Window:
         self._full_at = self._full_at if app_limited else now
         if (
             known is not None
-            and not app_limited
             and self._far(rate, known)
-            and (seconds >= self._profile.long or (alone and rate > known))
+            and ((seconds >= self._profile.long and not app_limited) or (alone and rate > known))
         ):
             del self._samples[:-1]
         elif self._shifted():

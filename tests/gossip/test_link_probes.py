@@ -210,6 +210,51 @@ class TestProbes:
         assert links.measurement(B, 75.0).bandwidth_out == 20 * MIB
         assert notices(links.handle_timeout(3000.0), ProbeWanted) == [], "as it was"
 
+    def test_a_probe_that_a_round_cut_short_counts_where_it_showed_that_the_link_has_recovered(self):
+        """Regression: it showed 32 of 34 Mbit/s, and was a lower bound among many samples of 5."""
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
+        for at in range(10, 60, 10):
+            move(links, 3 * MIB, float(at), seconds=9.0)
+        move(links, 2 * MIB, 61.0, seconds=2.0, probe=True, limited=True)
+        assert links.measurement(B, 61.0).bandwidth_out == 3 * MIB, "it can do more than that"
+        move(links, 6 * MIB, 62.0, seconds=0.5, probe=True, limited=True)
+        assert links.measurement(B, 62.0).bandwidth_out == 3 * MIB, "too short, at a round trip of 0.1 s"
+        move(links, 18 * MIB, 63.0, seconds=2.0, probe=True, limited=True)
+        assert links.measurement(B, 63.0).bandwidth_out == 18 * MIB
+
+    def test_a_probe_in_doubt_that_a_round_cut_short_makes_the_next_pause_no_longer(self):
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
+        assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted)
+        move(links, 2 * MIB, 12.0, seconds=2.0, probe=True, limited=True)
+        for at in (71.0, 131.0):
+            assert notices(links.handle_timeout(at - 1.0), ProbeWanted) == []
+            assert notices(links.handle_timeout(at), ProbeWanted) != []
+            move(links, 2 * MIB, at + 1.0, seconds=2.0, probe=True, limited=True)
+
+    def test_of_links_below_what_they_were_the_first_is_one_whose_last_probe_showed_that(self):
+        """Of the others rounds may show but a share of a line, and each round does so again."""
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        for neighbour in (B, C):
+            links.connected(neighbour, 0.0)
+            links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+            move(links, 20 * MIB, 1.0, seconds=2.0, to=neighbour, probe=True)
+        for neighbour in (B, C):
+            links.round_started()
+            move(links, 3 * MIB, 10.0, seconds=9.0, to=neighbour)
+            assert [each.neighbour for each in notices(links.round_ended(10.0), ProbeWanted)] == [neighbour]
+            shows = 20 * MIB if neighbour == B else 3 * MIB
+            move(links, shows, 12.0, seconds=2.0, to=neighbour, probe=True)
+        links.round_started()
+        for neighbour in (B, C):
+            move(links, 3 * MIB, 20.0, seconds=9.0, to=neighbour)
+        assert [each.neighbour for each in notices(links.round_ended(3000.0), ProbeWanted)] == [C]
+
     def test_where_one_link_has_changed_the_others_that_fell_are_soon_looked_at_again(self):
         links = Links(A, replace(PROBING, probe_credit=2**40))
         for neighbour in (B, C):

@@ -33,6 +33,26 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "cut-short-for-an-hour",
+        "A probe in doubt that a round cut short makes no longer pause.",
+        "max(self._profile.probe_again, self.pause / 2)",
+        "self.pause",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_a_probe_in_doubt_that_a_round_cut_short_makes_the_next_pause_no_longer",
+        ),
+    ),
+    Mutation(
+        "shares-probed-before-the-slow",
+        "Of links below what they were those are probed first that a probe showed so.",
+        "return self._alone < _FALLEN * self._best",
+        "return False",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_of_links_below_what_they_were_the_first_is_one_whose_last_probe_showed_that",
+        ),
+    ),
+    Mutation(
         "doubts-for-ever",
         "A link that is doubted is probed once more, and then ever more seldom: the credit is for others, too.",
         "self.doubted, self.pause = True, min",
@@ -62,8 +82,8 @@ MUTATIONS: Final = (
     Mutation(
         "opening-window-taken-for-the-link",
         "What a sender's window let through in a few round trips is a lower bound, and not what the link carries.",
-        "at_least = transfer.limited or self._opens_within(transfer.seconds, now)",
-        "at_least = transfer.limited",
+        "opening = self._opens_within(transfer.seconds, now)",
+        "opening = False",
         (
             "gossip/test_link_bandwidth.py::TestBandwidth"
             "::test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known",

@@ -8,9 +8,19 @@ MUTATIONS: Final = (
     Mutation(
         "probe-is-one-of-many",
         "What a link has carried when it had its lines for itself it can carry, whatever its share in rounds was.",
-        "(seconds >= self._profile.long or (alone and rate > known))",
-        "seconds >= self._profile.long",
+        "((seconds >= self._profile.long and not app_limited) or (alone and rate > known))",
+        "seconds >= self._profile.long and not app_limited",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_or_after_a_faster_probe_which_had_the_lines_for_itself",),
+    ),
+    Mutation(
+        "cut-short-is-one-of-many",
+        "A probe that a round cut short shows that a link has recovered, where it does.",
+        "(alone and rate > known)",
+        "(alone and rate > known and not app_limited)",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_a_probe_that_a_round_cut_short_counts_where_it_showed_that_the_link_has_recovered",
+        ),
     ),
     Mutation(
         "slow-probe-believed-alone",
@@ -22,7 +32,7 @@ MUTATIONS: Final = (
     Mutation(
         "long-sample-is-one-of-many",
         "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
-        "(seconds >= self._profile.long or (alone and rate > known))",
+        "((seconds >= self._profile.long and not app_limited) or (alone and rate > known))",
         "(alone and rate > known)",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_or_after_one_that_lasted",),
     ),
