@@ -35,8 +35,8 @@ DIFFER_SECONDS = 2.0
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
 """That a connection has to send what it still holds of an aborted collective."""
-ABORT_TURNS = 10
-"""Times as long at most for an attempt of a round, if it gets on: a slow line takes some seconds for a chunk."""
+ABORT_TURNS = 3
+"""Times as long at most for an attempt of a round, if it gets on; the others wait longer for us to begin the next."""
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True):
