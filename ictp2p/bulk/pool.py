@@ -244,7 +244,8 @@ class Pool:
         self._settled(connection)
         connection.ready_at = self._clock()
         connection.pace(self._profile.rate)
-        self._parted.pop(peer, None)
+        if not connection.beside:
+            self._parted.pop(peer, None)
         kept = self._ready.setdefault(peer, [])
         kept.append(connection)
         kept.sort(key=lambda each: (each.beside, each.dialed != (self.me < peer)))
@@ -255,9 +256,10 @@ class Pool:
         for arrived in self._arrivals.get(peer, ()):
             arrived.set()
         self._reaching.came(connection)
-        accepted = [each for each in kept if not each.dialed]  # the oldest first
+        accepted = [each for each in kept if not each.dialed]
         if len(accepted) > MOST_OF_ONE:
-            accepted[0].fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
+            oldest = min(accepted, key=lambda each: each.ready_at)  # not the first one, which may be the newest
+            oldest.fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
 
     def closed(self, connection: BulkConnection, error: IctError | None) -> None:
         """Forget a connection, and tell everyone who waits for it or uses it."""

@@ -221,6 +221,17 @@ async def test_one_peer_keeps_so_many_connections_and_no_more(mesh: Meshes) -> N
     assert await ask(world, 1, 0)
 
 
+async def test_of_too_many_the_oldest_goes_and_not_the_first_one(mesh: Meshes) -> None:
+    """Regression: what one end has for itself counts as well, and of dead ones of it every first one went at once."""
+    world = mesh(2)
+    a, b = world.names
+    reaching, opened = world.bulks[a]._pool._reaching, []
+    for number in range(MOST_OF_ONE + 2):
+        opened.append(await reaching.dialed(b, beside=number != MOST_OF_ONE))
+        await asyncio.sleep(0.01)
+    assert [each.closed for each in opened] == [True] * 2 + [False] * MOST_OF_ONE
+
+
 async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:
     world = mesh(2)
     end = await world.dial(*world.names, 1)
@@ -256,6 +267,23 @@ def held_back(bulk: Bulk) -> asyncio.Event:
 
     bulk._pool._reaching._dial = slow
     return gate
+
+
+async def test_who_lost_its_first_connection_dials_though_the_other_end_has_made_one_for_itself_since(
+    mesh: Meshes,
+) -> None:
+    """Regression: that was taken for a first one, so the peer was waited for, which takes its own for whole."""
+    world = mesh(2, profile=replace(PROFILE, patience=30.0))
+    a, b = world.names
+    pools = [world.bulks[me]._pool for me in world.names]
+    (await pools[0].connection(b, 5)).hang_up(PeerClosed("for its end"))
+    await asyncio.sleep(0.01)
+    await pools[0].another(b)
+    await asyncio.sleep(0.01)
+    first = await pools[1].connection(a, 1, patient=True)
+    assert first.dialed
+    assert not first.beside
+    assert asyncio.get_running_loop().time() < 0.1
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])

@@ -51,6 +51,16 @@ MUTATIONS: Final = (
         ("bulk/test_pool.py::test_who_may_be_no_more_is_dialed_at_once_and_not_left_to_dial",),
     ),
     Mutation(
+        "back-for-itself-alone",
+        "Who has made a connection for itself alone is not waited for to make a first one.",
+        "        if not connection.beside:\n",
+        "        if True:\n",
+        (
+            "bulk/test_pool.py::"
+            "test_who_lost_its_first_connection_dials_though_the_other_end_has_made_one_for_itself_since",
+        ),
+    ),
+    Mutation(
         "all-the-dead-remembered",
         "Nothing is kept for ever of who is no more.",
         "if len(self._parted) > _PARTED:",
@@ -80,6 +90,13 @@ MUTATIONS: Final = (
         "        if len(accepted) > MOST_OF_ONE:\n",
         "        if not accepted:\n",
         ("bulk/test_pool.py::test_one_peer_keeps_so_many_connections_and_no_more",),
+    ),
+    Mutation(
+        "first-one-ended-for-too-many",
+        "Of too many connections of one peer the oldest goes, and not the first one, which may be the newest.",
+        "            oldest = min(accepted, key=lambda each: each.ready_at)",
+        "            oldest = accepted[0]",
+        ("bulk/test_pool.py::test_of_too_many_the_oldest_goes_and_not_the_first_one",),
     ),
     Mutation(
         "dialed-after-close",
