@@ -89,7 +89,7 @@ def translated(error: BaseException, doing: str, names: Sequence[PeerId], aside:
         aside: what is said beside it where ranks call different things.
     """
     if isinstance(error, TimeoutError):
-        return RankTimeout(f"{doing}: {error or 'nobody came in time'}", (), ())
+        return RankTimeout(f"{doing}: {str(error) or 'nobody came in time'}", (), ())
     if not isinstance(error, IctError):
         return error
     return named(error, doing, names, aside if isinstance(error, CallsDiffer) else "")

@@ -151,7 +151,9 @@ def test_an_error_names_the_rank_and_the_call() -> None:
     assert isinstance(lost, RankLost)
     assert lost.ranks == (1,)
     assert str(lost) == "broadcast: rank 1: gone"
-    assert isinstance(translated(TimeoutError(), "gather", PEERS), RankTimeout)
+    late = translated(TimeoutError(), "gather", PEERS)
+    assert isinstance(late, RankTimeout)
+    assert str(late) == "gather: nobody came in time", "an error without words says what it is all the same"
     mine = ValueError("of the program itself")
     assert translated(mine, "gather", PEERS) is mine
 
