@@ -99,7 +99,7 @@ class Attaching:
             Hold(receiver, p, tag, connection, self._clock, self._bulk.measured, said)
             for p, connection in ready.items()
         ]
-        attached = Attached(holds, self._release, self._note)
+        attached = Attached(holds, self._release, self._note, self._bulk.profile.stall)
         paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
             self._hold(hold, paces.get(hold.peer), whole)

@@ -35,8 +35,9 @@ DIFFER_SECONDS = 2.0
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
 """That a connection has to send what it still holds of an aborted collective."""
-ABORT_TURNS = 3
-"""Times as long at most for an attempt of a round, if it gets on; the others wait longer for us to begin the next."""
+ABORT_SHARE = 3
+"""Of the stall deadline the third part that it has, if that is more, for an attempt of a round, if it gets on. For the
+whole of it the others wait for us to begin the next attempt, and then leave us out."""
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True):
@@ -319,10 +320,12 @@ class Attached:
         holds: Sequence[Hold],
         release: Callable[[Hold], None],
         given_up: Callable[[PeerId, bytes, bytes], None],
+        stall: float,
     ) -> None:
         self._holds = {hold.peer: hold for hold in holds}
         self._release = release
         self._given_up = given_up
+        self._stall = stall
 
     def kick(self, peer: PeerId) -> None:
         """Let the connection to `peer` pull."""
@@ -374,12 +377,18 @@ class Attached:
         self.detach()
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}
         try:
-            turns = ABORT_TURNS if all(hold.call is UNSAID for hold in self._holds.values()) else 1
+            turns = self._turns()
             await asyncio.gather(*(_sent(connection, ours, turns) for connection, ours in holding.items()))
         finally:
             for connection, ours in holding.items():
                 if connection.flushed < ours:
                     connection.fail(ConnectionLost("did not take the rest of an aborted collective"))
+
+    def _turns(self) -> int:
+        """For how many times `ABORT_SECONDS` what gets on is waited for: once, where no other attempt follows."""
+        if any(hold.call is not UNSAID for hold in self._holds.values()):
+            return 1
+        return max(1, int(self._stall / ABORT_SHARE / ABORT_SECONDS))
 
 
 async def _sent(connection: BulkConnection, ours: int, turns: int) -> None:

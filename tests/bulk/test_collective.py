@@ -59,7 +59,7 @@ async def test_to_wait_for_the_kernel_has_an_end(mesh: Meshes) -> None:
     world = mesh(2)
     connection = await world.bulks[world.names[0]].connection(world.names[1], 1)
     hold = Hold(None, world.names[1], bytes(16), connection, lambda: 0.0, lambda *_: None)  # type: ignore[arg-type]
-    attached = Attached([hold], lambda _: None, lambda *_: None)
+    attached = Attached([hold], lambda _: None, lambda *_: None, 5.0)
     await attached.flushed(0.0)
     connection.transport.frozen = True  # type: ignore[attr-defined]
     connection.send(Kind.ALIVE, body=bytes(1000))

@@ -376,7 +376,7 @@ async def test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_ne
     Who calls without agreement has no other attempt, and waits for its error.
     """
     elements = int(1.5 * 2 / TURN) // 4  # each sends as many, 2 bytes a turn
-    world = mesh(2, profile=BulkProfile(sealed=False))
+    world = mesh(2, profile=BulkProfile(sealed=False, stall=10.0))
     plan = plan_of(world.names, "star", 2 * elements, elements)
     inputs = [[torch.full((2 * elements,), float(n + 1))] for n in range(2)]
     outputs = [[torch.zeros(2 * elements)] for _ in range(2)]
@@ -412,3 +412,38 @@ async def test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_ne
         assert all(bool((out == 3).all()) for (out,) in outputs)
     else:
         await asyncio.gather(*second, return_exceptions=True)
+
+
+@pytest.mark.parametrize("stall", [3.0, 10.0], ids=["local", "lan"])
+async def test_who_waits_for_a_slow_line_begins_the_next_attempt_before_others_give_it_up(
+    mesh: Meshes, stall: float
+) -> None:
+    """Regression: it waited for three seconds, which is as long as the others wait for it on one machine."""
+    elements = int(2 * stall / TURN) // 4  # over the slow line at a byte a turn it takes twice the stall deadline
+    world = mesh(3, profile=BulkProfile(sealed=False, stall=stall))
+    plan = plan_of(world.names, "star", 3 * elements, elements)
+    inputs = [[torch.full((3 * elements,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(3 * elements)] for _ in range(3)]
+    patient = replace(PROFILE, start=stall)
+
+    async def attempt(n: int, number: int, after: asyncio.Task[Stats] | None = None) -> Stats:
+        if after is not None:
+            await asyncio.wait([after])
+        bulk, named = world.bulks[world.names[n]], tag(plan, number)
+        return await all_reduce(plan, n, inputs[n], outputs[n], bulk, named, op="sum", profile=patient)
+
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        await world.bulks[world.names[one]].connection(world.names[other], 1)
+    for a, b, end in world.links:
+        end.step = end.other.step = 1 if {a, b} == {*world.names[:2]} else 50_000
+    first = [asyncio.ensure_future(attempt(n, 0)) for n in range(3)]
+    while not any(end.get_write_buffer_size() > 2 * elements for a, b, end in world.links if b != world.names[2]):
+        await asyncio.sleep(0)
+    for each in first:
+        each.cancel()
+    second = [asyncio.ensure_future(attempt(n, 1, first[n])) for n in range(3)]
+    await asyncio.wait(first)
+    for _, _, end in world.links:
+        end.step = end.other.step = 50_000
+    await asyncio.gather(*second)
+    assert all(bool((out == 6).all()) for (out,) in outputs)

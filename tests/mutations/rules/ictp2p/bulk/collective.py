@@ -66,18 +66,28 @@ MUTATIONS: Final = (
     Mutation(
         "given-up-with-its-line",
         "An attempt of a round that was given up does not take a slow connection from the next.",
-        "turns = ABORT_TURNS if ",
-        "turns = 1 if ",
+        "return max(1, int(self._stall / ABORT_SHARE / ABORT_SECONDS))",
+        "return 1",
         (
             "bulk/test_collective_faults.py"
             "::test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_next_one_with_it",
         ),
     ),
     Mutation(
+        "waits-as-long-as-it-is-waited-for",
+        "Who waits for a slow line begins the next attempt before the others give it up for that.",
+        "int(self._stall / ABORT_SHARE / ABORT_SECONDS)",
+        "int(self._stall / ABORT_SECONDS)",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_who_waits_for_a_slow_line_begins_the_next_attempt_before_others_give_it_up",
+        ),
+    ),
+    Mutation(
         "waits-for-what-no-attempt-follows",
         "Who calls without agreement waits a second for what leaves, and no longer.",
-        " if all(hold.call is UNSAID for hold in self._holds.values()) else 1\n",
-        "\n",
+        "        if any(hold.call is not UNSAID for hold in self._holds.values()):\n",
+        "        if not self._holds:\n",
         (
             "bulk/test_collective_faults.py"
             "::test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_next_one_with_it",
