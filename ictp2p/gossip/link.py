@@ -65,6 +65,8 @@ class Link:
         """Bytes/s of the last probe from here, or that were more since."""
         self.pause = profile.probe_again
         """Seconds from a probe to the next one in doubt."""
+        self._pause_before = self.pause
+        """The one before the last probe in doubt."""
 
     def due(self) -> float:
         """When it wants something, if nothing comes until then; never, without a connection."""
@@ -100,11 +102,12 @@ class Link:
 
     def cut_short(self) -> None:
         """A probe in doubt did not show all that it should have: the next pause is no longer than the one before."""
-        self.pause = max(self._profile.probe_again, self.pause / 2)
+        self.pause = min(self.pause, self._pause_before)
 
     def doubt(self) -> None:
         """It is probed because it is doubted: the next time after a longer pause."""
-        self.doubted, self.pause = True, min(2 * self.pause, self._profile.horizon)
+        self.doubted, self._pause_before = True, self.pause
+        self.pause = min(2 * self.pause, self._profile.horizon)
 
     def carried(self, transfer: Transfer, now: float) -> bool:
         """Take a sample; whether it shows that the link is not what its last probe showed.

@@ -241,9 +241,7 @@ class Links:
 
     def _probe(self, now: float) -> Effects:
         if self._probing and now >= self._probing[1]:
-            if not self._cut_short and self._probing[0] in self._links:
-                self._links[self._probing[0]].in_vain()
-            self._probing = None
+            self._expired(self._links.get(self._probing[0]))
         if self._probing or self._in_round or now < self._reserved_until:
             return []
         if self._budget < self._profile.probe_sizes[-1]:  # as in an idle mesh, for good: none is looked for in vain
@@ -262,6 +260,16 @@ class Links:
         self._probing, self._cut_short = (neighbour, now + self._profile.probe_timeout), False
         self._budget -= size
         return [ProbeWanted(neighbour, size, self._profile.probe_timeout)]
+
+    def _expired(self, link: Link | None) -> None:
+        """The time of a probe is over, and it has not told all that it should."""
+        self._probing = None
+        if link is None:
+            return
+        if self._cut_short:  # perhaps before it had its turn, so that it told nothing at all
+            link.cut_short()
+        else:
+            link.in_vain()
 
     def _wanting(self, now: float) -> ClusterId | None:
         """Name a neighbour of whose link nothing fresh is known, or not all that a probe tells."""

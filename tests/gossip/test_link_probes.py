@@ -237,6 +237,19 @@ class TestProbes:
             assert notices(links.handle_timeout(at), ProbeWanted) != []
             move(links, 2 * MIB, at + 1.0, seconds=2.0, probe=True, limited=True)
 
+    def test_a_probe_in_doubt_that_had_no_turn_before_a_round_began_makes_the_next_pause_no_longer(self):
+        """Regression: it showed nothing, so nothing was told of it, and the pause stayed twice as long."""
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
+        assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted)
+        for at in (71.0, 131.0):
+            links.round_started()
+            assert notices(links.round_ended(at - 59.0), ProbeWanted) == []
+            assert notices(links.handle_timeout(at - 1.0), ProbeWanted) == []
+            assert notices(links.handle_timeout(at), ProbeWanted) != []
+
     def test_of_links_below_what_they_were_the_first_is_one_whose_last_probe_showed_that(self):
         """Of the others rounds may show but a share of a line, and each round does so again."""
         links = Links(A, replace(PROBING, probe_credit=2**40))

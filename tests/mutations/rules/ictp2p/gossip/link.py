@@ -35,7 +35,7 @@ MUTATIONS: Final = (
     Mutation(
         "cut-short-for-an-hour",
         "A probe in doubt that a round cut short makes no longer pause.",
-        "max(self._profile.probe_again, self.pause / 2)",
+        "min(self.pause, self._pause_before)",
         "self.pause",
         (
             "gossip/test_link_probes.py::TestProbes::"
@@ -55,8 +55,8 @@ MUTATIONS: Final = (
     Mutation(
         "doubts-for-ever",
         "A link that is doubted is probed once more, and then ever more seldom: the credit is for others, too.",
-        "self.doubted, self.pause = True, min",
-        "self.pause = min",
+        "self.doubted, self._pause_before = True, self.pause",
+        "self._pause_before = self.pause",
         ("gossip/test_link_probes.py::TestProbes::test_what_is_left_over_goes_once_to_links_that_are_doubted",),
     ),
     Mutation(

@@ -8,9 +8,19 @@ MUTATIONS: Final = (
     Mutation(
         "round-taken-for-a-slow-line",
         "A probe that a round cut short says nothing of how long it would have taken.",
-        "if not self._cut_short and self._probing[0]",
-        "if self._probing[0]",
+        "            link.cut_short()\n        else:\n",
+        "            link.cut_short()\n        if True:\n",
         ("gossip/test_link_probes.py::TestProbes::test_one_that_a_round_cut_short_is_made_again_as_it_was",),
+    ),
+    Mutation(
+        "paused-for-a-probe-without-a-turn",
+        "A probe in doubt that had no turn before a round began makes no longer pause.",
+        "            link.cut_short()\n        else:\n",
+        "            pass\n        else:\n",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_a_probe_in_doubt_that_had_no_turn_before_a_round_began_makes_the_next_pause_no_longer",
+        ),
     ),
     Mutation(
         "fallen-for-an-hour",
