@@ -74,9 +74,13 @@ class Meetings:
         self._survey_at: float | None = None
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
+        self._parting = False
+        """Whether it has said goodbye: a greeting after that, of its cluster's heir say, would be of one who is back."""
 
     def greet(self, peer: PeerId) -> None:
-        """Say who we are."""
+        """Say who we are, unless we have said goodbye."""
+        if self._parting:
+            return
         context = self._context
         greeting = Greeting(context.card, context.leader or PeerId(""), context.m.election.term)
         context.send(Channel.HELLO, peer, greeting)
@@ -99,6 +103,7 @@ class Meetings:
 
     def part(self) -> None:
         """Say goodbye to everybody."""
+        self._parting = True
         for peer in sorted(self.greeted):
             self._context.send(Channel.HELLO, peer, Goodbye())
 

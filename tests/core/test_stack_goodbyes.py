@@ -70,6 +70,24 @@ def test_who_left_for_its_cluster_is_not_taken_for_its_leader_by_what_it_said_be
     assert other.core.directory.leader_of(ClusterId("b")) is None
 
 
+def test_who_has_said_goodbye_does_not_greet_again_because_another_leads_its_cluster() -> None:
+    """Regression: so others learned of an heir that had said goodbye as well, and named it for a day."""
+    world = World()
+    hosts = mesh(world, "a", "b")
+    first, heir = hosts["b"]
+    world.do(first, first.core.leave(world.now))
+    world.run(DELAY * 4 / 3)
+    world.do(heir, heir.core.leave(world.now))
+    assert heir.core.leading
+    world.run(2 * DELAY)
+    for host in (first, heir):
+        world.kill(host)
+    world.run(1.0)
+    other = hosts["a"][0].core
+    assert other.m.mesh.members["b"].status is Status.LEFT
+    assert other.directory.leader_of(ClusterId("b")) is None
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:

@@ -29,6 +29,15 @@ def linked_for_probes(neighbours=(B, C), me=A, profile=PROBING):
     return links, wanted
 
 
+def linked_with_credit(*neighbours):
+    """Links of A that may probe as often as they want."""
+    links = Links(A, replace(PROBING, probe_credit=2**40))
+    for neighbour in neighbours:
+        links.connected(neighbour, 0.0)
+        links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+    return links
+
+
 class TestProbes:
     def test_one_at_a_time_until_the_credit_is_gone(self):
         links, wanted = linked_for_probes()
@@ -170,9 +179,7 @@ class TestProbes:
         assert links.doubt((A,), 7.0) == [], "a stranger"
 
     def test_doubted_links_are_probed_ever_more_seldom_until_a_probe_shows_something_new(self):
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
 
         def probed_within(seconds: float, rate: float) -> list[float]:
             nonlocal now
@@ -197,9 +204,7 @@ class TestProbes:
 
     def test_a_link_that_carries_far_less_than_once_is_looked_at_again_though_nobody_doubts_it(self):
         """Regression: plans that went around a line which had been slow did so for an hour after it had recovered."""
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
         assert notices(move(links, 20 * MIB, 1.0, seconds=2.0, probe=True), ProbeWanted) == []
         assert notices(move(links, 13 * MIB, 2.0, seconds=9.0), ProbeWanted) == [], "a share, perhaps"
         assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
@@ -212,9 +217,7 @@ class TestProbes:
 
     def test_a_probe_that_a_round_cut_short_counts_where_it_showed_that_the_link_has_recovered(self):
         """Regression: it showed 32 of 34 Mbit/s, and was a lower bound among many samples of 5."""
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
         move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
         for at in range(10, 60, 10):
             move(links, 3 * MIB, float(at), seconds=9.0)
@@ -226,9 +229,7 @@ class TestProbes:
         assert links.measurement(B, 63.0).bandwidth_out == 18 * MIB
 
     def test_a_probe_in_doubt_that_a_round_cut_short_makes_the_next_pause_no_longer(self):
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
         move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
         assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted)
         move(links, 2 * MIB, 12.0, seconds=2.0, probe=True, limited=True)
@@ -239,9 +240,7 @@ class TestProbes:
 
     def test_a_probe_in_doubt_that_had_no_turn_before_a_round_began_makes_the_next_pause_no_longer(self):
         """Regression: it showed nothing, so nothing was told of it, and the pause stayed twice as long."""
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
         move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
         assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted)
         for at in (71.0, 131.0):
@@ -252,10 +251,8 @@ class TestProbes:
 
     def test_of_links_below_what_they_were_the_first_is_one_whose_last_probe_showed_that(self):
         """Of the others rounds may show but a share of a line, and each round does so again."""
-        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links = linked_with_credit(B, C)
         for neighbour in (B, C):
-            links.connected(neighbour, 0.0)
-            links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
             move(links, 20 * MIB, 1.0, seconds=2.0, to=neighbour, probe=True)
         for neighbour in (B, C):
             links.round_started()
@@ -269,10 +266,8 @@ class TestProbes:
         assert [each.neighbour for each in notices(links.round_ended(3000.0), ProbeWanted)] == [C]
 
     def test_where_one_link_has_changed_the_others_that_fell_are_soon_looked_at_again(self):
-        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links = linked_with_credit(B, C)
         for neighbour in (B, C):
-            links.connected(neighbour, 0.0)
-            links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
             move(links, 20 * MIB, 1.0, seconds=2.0, to=neighbour, probe=True)
             move(links, 3 * MIB, 10.0, seconds=9.0, to=neighbour)
         now, gap = 10.0, 0.0
@@ -286,9 +281,7 @@ class TestProbes:
         assert [each.neighbour for each in wanted] == [B], "it may be our line"
 
     def test_a_share_of_a_line_in_each_round_does_not_have_the_link_probed_again_and_again(self):
-        links = Links(A, replace(PROBING, probe_credit=2**40))
-        links.connected(B, 0.0)
-        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        links = linked_with_credit(B)
         move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
         probed = 0
         for minute in range(1, 180):

@@ -6,6 +6,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "greets-after-its-goodbye",
+        "Who has said goodbye greets nobody: else it would be taken for back, and its cluster for led.",
+        "        self._parting = True\n",
+        "",
+        (
+            "core/test_stack_goodbyes.py"
+            "::test_who_has_said_goodbye_does_not_greet_again_because_another_leads_its_cluster",
+        ),
+    ),
+    Mutation(
         "talked-out-of-its-mates",
         "Of a mate who is here nobody's word counts but its own.",
         " and not (here and here.status.present):\n",
