@@ -75,7 +75,7 @@ class Meetings:
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
         self._parting = False
-        """Whether it has said goodbye: a greeting after that, of its cluster's heir say, would be of one who is back."""
+        """Whether it has said goodbye: a greeting after that, of its heir say, would be of one who is back."""
 
     def greet(self, peer: PeerId) -> None:
         """Say who we are, unless we have said goodbye."""
