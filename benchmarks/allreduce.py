@@ -6,6 +6,9 @@
 Medians of interleaved runs (`arena`). Gloo runs with the host's congestion control and, in a network of our own, with
 cubic. The bound is what raw TCP costs one way for the bytes that must move, and the additions, on all cores.
 
+Tensors of a list have memory of their own each, as the parameters of a model, and results lie one behind the other, as
+those of a call of the mesh do.
+
 Each of `rows` in the JSON has `ranks`, `mb`, `ours_seconds` (sealed, the default, of the first kind and codec asked),
 `gloo_seconds`, `ratio_to_gloo` (above 1 is faster), `cpu_seconds_per_gb` by contender, and all `contenders`.
 """
@@ -95,8 +98,10 @@ async def worker(
     lossy = set(codecs) != {"none"}
     row, slack = (pattern.BLOCK, 0.01) if lossy else (1, 0.0)
     flat, output = pattern.brought(rank.number, elements, row), torch.zeros(elements)
-    cut = {"": [elements]} | ({f", {tensors} tensors": sizes(elements, tensors)} if tensors else {})
-    cuts = {label: (flat.split(sized), output.split(sized)) for label, sized in cut.items()}
+    cuts = {"": ([flat], [output])}
+    if tensors:
+        sized = sizes(elements, tensors)
+        cuts[f", {tensors} tensors"] = [part.clone() for part in flat.split(sized)], list(output.split(sized))
     contenders: dict[str, arena.Contender] = {}
     for name, share in itertools.product((SEALED, CLEAR), (True, False)):
         mode, profile = name if share else name + OVER_TCP, replace(arena.LOCAL, share_memory=share)

@@ -177,7 +177,7 @@ async def reduce(
     if plan.kind != REDUCE:
         raise ConfigError(f"a plan of kind {plan.kind!r} gives its results to everybody")
     check_plan(plan, me, source)
-    target = Flat.placed(placed(plan, me, source, Flat.of(outputs, "outputs")), source, "outputs")
+    target = Flat.placed(placed(plan, me, Flat.of(outputs, "outputs")), source, "outputs")
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     scale, overlap = scaled(plan, weights, op, source), source.overlaps(target)
     adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)

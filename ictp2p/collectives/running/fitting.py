@@ -66,12 +66,11 @@ def scaled(plan: Plan, weights: Sequence[float] | None, op: str, source: Flat) -
     return scale
 
 
-def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, torch.Tensor]]:
+def placed(plan: Plan, me: int, outputs: Flat) -> list[tuple[int, torch.Tensor]]:
     """Find the place of each output in the vector.
 
     Raises:
-        ConfigError: the outputs are not the shares that participant `me` is the root of, or are cut where the inputs
-            are not.
+        ConfigError: the outputs are not the shares that participant `me` is the root of.
     """
     pieces: list[tuple[int, torch.Tensor]] = []
     left = list(reversed(outputs.tensors))
@@ -80,8 +79,6 @@ def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, 
         while share.root == me and position < share.stop:
             if not left:
                 raise ConfigError(f"outputs do not fit elements [{position}, {share.stop}) of the plan")
-            if position > share.start and source.together(position - 1, position + 1):
-                raise ConfigError(f"outputs are cut at element {position}, where inputs are not")
             whole = left.pop()
             piece, rest = whole[: share.stop - position], whole[share.stop - position :]
             left += [rest] if len(rest) else []

@@ -34,7 +34,7 @@ _COMBINE: dict[str, tuple[np.ufunc, float]] = {
     "bxor": (np.bitwise_xor, 0.0),
 }
 """How two terms become one, and what changes no term (where terms are widened; bits have no floats to be widened)."""
-_LINE, _LONG = 64, 16 * 1024
+_LINE, _LONG = 64, 128 * 1024
 """Bytes of a line of the cache, and of ranges for which it pays to begin with one: that takes a call more."""
 _WHOLE = 2**24
 """The whole numbers up to this are all float32."""
@@ -121,9 +121,7 @@ class Adder:
         """Add up as `partial` does, divide once, and leave the result in the outputs."""
         divisor = self._weights.divisor
         if not self._inputs.widened:
-            own, targets = self._inputs.arrays(start, stop), self._outputs.arrays(start, stop)
-            if len(own) != len(targets):  # the outputs are cut more coarsely
-                targets = self._aligned(own, start)
+            own, targets = cut_alike(self._inputs.arrays(start, stop), self._outputs.arrays(start, stop))
             self._add_native(targets, own, staged, apart=not self._in_place)
             if divisor != 1:
                 for array in self._outputs.arrays(start, stop):
@@ -178,11 +176,6 @@ class Adder:
             return mine
         return mine.copy()
 
-    def _aligned(self, own: list[Array], start: int) -> list[Array]:
-        """Cut the outputs where the inputs are cut."""
-        ends = accumulate(map(len, own), initial=start)
-        return [target for a, b in pairwise(ends) for target in self._outputs.arrays(a, b)]
-
     def _sum(self, target: Array, terms: list[tuple[Array, float]]) -> None:
         combine = self._combine
         first, factor = terms[0]
@@ -225,6 +218,25 @@ class Adder:
             total.add_(term, alpha=factor)
         else:
             TORCH[self._combine](total, term.to(torch.float32), out=total)
+
+
+def cut_alike(some: list[Array], others: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Cut two lists of arrays, of as many elements, each where the other one is cut as well."""
+    ends, other_ends = (list(accumulate(map(len, arrays))) for arrays in (some, others))
+    if ends == other_ends:
+        return some, others
+    everywhere = sorted({*ends, *other_ends})
+    return _cut(some, everywhere), _cut(others, everywhere)
+
+
+def _cut(arrays: Sequence[Array], ends: Sequence[int]) -> list[Array]:
+    """Cut arrays, seen as one, at these elements, among which their own ends are."""
+    pieces, begin, number = list[Array](), 0, 0
+    for start, end in pairwise([0, *ends]):
+        pieces.append(arrays[number][start - begin : end - begin])
+        if end == begin + len(arrays[number]):
+            begin, number = end, number + 1
+    return pieces
 
 
 def _quiet() -> Context:

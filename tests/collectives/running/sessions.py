@@ -110,7 +110,7 @@ def opened(
         return Session(plan, copied, source, source, None, progress, slots)
     target = Flat(outputs)
     if plan.kind == REDUCE:
-        target = Flat.placed(placed(plan, me, source, target), source)
+        target = Flat.placed(placed(plan, me, target), source)
     adder = Adder(source, target, scaled(plan, None, "sum", source), me, plan.chunk, in_place=source.overlaps(target))
     summed = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     return Session(plan, summed, source, target, adder, progress, slots)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -109,6 +111,22 @@ def test_tensors_may_lie_anywhere_and_nothing_beside_them_is_touched(
     assert torch.equal(memory.view(torch.uint8).view(-1, 4), before)
     assert base[:shift].tolist() == list(range(shift))
     assert base[160 + shift :].tolist() == [*range(160 + shift, 200)]
+
+
+@given(st.lists(st.tuples(st.sampled_from([-9, 0, 0, 0, 2]), st.integers(0, 4)), max_size=6))
+def test_tensors_that_follow_each_other_in_memory_are_one_run(steps: list[tuple[int, int]]) -> None:
+    """And no others: a run is one piece of memory, or what lies between two tensors would be written."""
+    base, parts, at = torch.arange(200), list[torch.Tensor](), 100
+    for gap, length in steps:
+        at += gap
+        parts.append(base[at : at + length])
+        at += length
+    flat = Flat(parts)
+    runs = [array.tolist() for array in flat.arrays(0, flat.elements)]
+    assert [number for run in runs for number in run] == [number for part in parts for number in part.tolist()]
+    assert all(b == a + 1 for run in runs for a, b in pairwise(run))
+    assert all(then[0] != now[-1] + 1 for now, then in pairwise(runs))
+    assert flat.together(0, flat.elements) == (len(runs) == 1)
 
 
 def _apart(base: torch.Tensor, shift: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

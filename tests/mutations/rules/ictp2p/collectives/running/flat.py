@@ -13,6 +13,20 @@ MUTATIONS: Final = (
         ("torch_backend/test_inference.py", "collectives/running/test_flat.py"),
     ),
     Mutation(
+        "runs-over-gaps",
+        "What lies between two tensors in memory is not written, be it that they follow each other in the list.",
+        "        last = [*map(operator.ne, origins, origins[1:]), True]\n",
+        "        last = [*map(operator.gt, origins, origins[1:]), True]\n",
+        ("collectives/running/test_flat.py::test_tensors_may_lie_anywhere_and_nothing_beside_them_is_touched",),
+    ),
+    Mutation(
+        "neighbours-apart",
+        "Tensors that follow each other in memory are received, copied and added as one.",
+        "        last = [*map(operator.ne, origins, origins[1:]), True]\n",
+        "        last = [True] * len(origins)\n",
+        ("collectives/running/test_flat.py::test_tensors_that_follow_each_other_in_memory_are_one_run",),
+    ),
+    Mutation(
         "storage-frozen",
         "What a collective has seen can be freed and grow again.",
         "        self._starts = list(map(_address, given))\n",

@@ -43,6 +43,13 @@ MUTATIONS: Final = (
         ("bulk/test_reduce.py::test_in_place_is_exact_whatever_our_place_among_the_terms",),
     ),
     Mutation(
+        "as-many-are-the-same",
+        "Inputs and outputs in as many pieces are added piece by piece only if they are cut alike.",
+        "    if ends == other_ends:\n",
+        "    if len(ends) == len(other_ends):\n",
+        ("collectives/running/test_sums.py::test_outputs_may_be_cut_elsewhere_than_inputs",),
+    ),
+    Mutation(
         "beginnings-left-out",
         "What comes before the first line of the cache in a long range is added as well.",
         "                self._sum(target[:head], [(term[:head], factor) for term, factor in piece])\n",
