@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.concurrency.blocking import blocking
@@ -30,6 +30,7 @@ from ictp2p.edge.security import Security, TlsSecurity
 from ictp2p.errors import IctError, LocalProtocolError, PeerClosed, PeerFailed, StateError, Unreachable, untraced
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
+from ictp2p.rows import StatusDocument
 from ictp2p.runtime.control_plane import ControlPlane
 from ictp2p.runtime.custody import Custody
 from ictp2p.runtime.data_folder import claim, keep_to, let_go
@@ -414,7 +415,7 @@ class AsyncPeer:
         """Have every notice given to `subscriber`, on the event loop; what it raises goes to that one's handler."""
         self._subscribers.append(subscriber)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StatusDocument:
         """Everything that this peer believes, as plain data."""
         return status_of(self.core, *self.life(), self.clock())
 

@@ -38,6 +38,7 @@ from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
+from ictp2p.rows import ClusterRow, LinkRow, MemberRow, RouteRow, StatusDocument
 from ictp2p.runtime import data_folder
 from ictp2p.runtime.life import Life
 from ictp2p.runtime.repetition import Repetition
@@ -350,32 +351,32 @@ class Peer(CollectiveCalls, _MeshMethods):
         return self._running.leader
 
     @property
-    def members(self) -> list[dict[str, Any]]:
-        """The workers of this cluster."""
-        rows: list[dict[str, Any]] = self._answering.view("members")
+    def members(self) -> list[MemberRow]:
+        """The workers of this cluster, for a while also those that are dead or have left."""
+        rows: list[MemberRow] = self._answering.view("members")
         return rows
 
     @property
-    def clusters(self) -> list[dict[str, Any]]:
-        """The clusters of the mesh; `state_version` is known at a leader."""
-        rows: list[dict[str, Any]] = self._answering.view("clusters")
+    def clusters(self) -> list[ClusterRow]:
+        """The clusters of the mesh, for a while also those that are dead or have left."""
+        rows: list[ClusterRow] = self._answering.view("clusters")
         return rows
 
     @property
-    def links(self) -> list[dict[str, Any]]:
+    def links(self) -> list[LinkRow]:
         """The links between clusters, as their leaders measure them; a follower's view may be much older."""
-        rows: list[dict[str, Any]] = self._answering.view("links")
+        rows: list[LinkRow] = self._answering.view("links")
         return rows
 
     @property
-    def routes(self) -> list[dict[str, Any]]:
-        """The routes from this cluster, at its leader."""
-        rows: list[dict[str, Any]] = self._answering.view("routes")
+    def routes(self) -> list[RouteRow]:
+        """The routes from this cluster; empty unless this peer leads it."""
+        rows: list[RouteRow] = self._answering.view("routes")
         return rows
 
-    def status(self) -> dict[str, Any]:
-        """Everything that this peer believes, as plain data."""
-        found: dict[str, Any] = self._answering.view("status")
+    def status(self) -> StatusDocument:
+        """Everything that this peer believes, as plain data: what `ictp2p status --json` prints."""
+        found: StatusDocument = self._answering.view("status")
         return found
 
     def stats(self) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,11 @@ from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.gossip.messages import Record, Status
 from ictp2p.gossip.table import Member
 from ictp2p.routing.algebra import Link
-from ictp2p.runtime.reporting import clusters_of, members_of, routes_of
+from ictp2p.rows import ClusterRow, LinkRow, MemberRow, RouteRow, StatusDocument
+from ictp2p.runtime.reporting import clusters_of, members_of, routes_of, status_of
 from ictp2p.status import _read, fetch_status
 from ictp2p.types import ClusterId, PeerId
+from tests.core.control_planes import World, mesh
 from tests.routing.one_router import advert
 from tests.routing.one_router import router as routed
 
@@ -72,6 +76,39 @@ def test_a_route_has_the_bandwidth_that_was_measured_and_no_other() -> None:
     core: Any = SimpleNamespace(m=SimpleNamespace(routes=router), card=SimpleNamespace(cluster="me"))
     shown = {(row["destination"], row["traffic_class"]): row["bandwidth"] for row in routes_of(core)}
     assert shown == {("far", 0): None, ("near", 0): None, ("near", 1): 500e3}
+
+
+def test_a_cluster_that_has_said_nothing_yet_has_a_row_of_all_keys() -> None:
+    """Regression: it lacked two, so that a program that read `training` of each failed while one joined."""
+    world = World()
+    host = mesh(world, "a", "b")["a"][0]
+    told = host.core.directory.clusters.pop(ClusterId("b"))
+    rows = clusters_of(host.core, 0.0)
+    assert [row["training"] for row in rows] == [False, None]
+    assert [row["workers"] for row in rows] == [len(told.workers), 0]
+    assert all(row.keys() == ClusterRow.__annotations__.keys() for row in rows)
+
+
+def test_a_status_has_all_keys_whether_a_decision_is_known_or_not() -> None:
+    """Regression: of a peer that had just begun it lacked `state_version`, and six more."""
+    host = mesh(World(), "a", "b")["a"][0]
+    known = status_of(host.core, "INIT", {}, 0.0)
+    host.core.m.rounds.agreement._acceptor.tip = None
+    unknown = status_of(host.core, "INIT", {}, 0.0)
+    assert known.keys() == unknown.keys() == get_type_hints(StatusDocument).keys()
+    assert known["slot"] is not None
+    assert (unknown["slot"], unknown["state_version"], unknown["voters"]) == (None, None, [])
+
+
+def test_the_page_lists_every_key_of_what_a_peer_sees() -> None:
+    page = (Path(__file__).parent.parent / "docs/reference.md").read_text()
+    section = page.split("## What a peer sees")[1].split("\n## ")[0]
+    for name, row in (("members", MemberRow), ("clusters", ClusterRow), ("links", LinkRow), ("routes", RouteRow)):
+        (keys,) = re.findall(rf"^\| `{name}` \|.*\| ([^|]*) \|$", section, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", keys) == list(row.__annotations__)
+    table = section.split("| keys | meaning |")[1].split("\n\n")[0]
+    listed = [key for line in table.splitlines() for key in re.findall(r"`(\w+)`", line.split("|")[1] if line else "")]
+    assert {*listed, "members", "clusters", "links", "routes"} == get_type_hints(StatusDocument).keys()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:7450"])

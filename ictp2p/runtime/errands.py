@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from ictp2p.concurrency.tasks import Tasks
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.machine import Notice
+from ictp2p.rows import StatusDocument
 from ictp2p.runtime.control_plane import ControlPlane
 from ictp2p.runtime.data_plane import DataPlane
 from ictp2p.runtime.group_store import GroupStore
@@ -41,7 +41,7 @@ class Errands:
         store: GroupStore | None,
         tasks: Tasks,
         telemetry: Telemetry,
-        status: Callable[[], dict[str, Any]],
+        status: Callable[[], StatusDocument],
     ) -> None:
         self._control = control
         self._data = data

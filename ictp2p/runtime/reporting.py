@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from ictp2p.core.stack import Core
 from ictp2p.gossip.table import Member
+from ictp2p.rows import ClusterRow, Decision, LinkRow, MemberRow, Presence, RouteRow, StatusDocument
 from ictp2p.sync.rosters.wording import ailing, without
+from ictp2p.sync.values import Value
 from ictp2p.types import ClusterId, PeerId
 
 
-def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> dict[str, Any]:
+def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> StatusDocument:
     """Everything that one peer believes, as plain data: scalars, lists of rows, nothing nested deeper.
 
     Args:
@@ -30,7 +32,9 @@ def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> d
         "leader": core.leader,
         "term": core.m.election.term,
         "group": _group(core),
-        **_chain(core),
+        **_newest(core.m.rounds.tip),
+        "missing_voters": [core.directory.in_words(voter) for voter in core.m.rounds.agreement.missing],
+        "waiting": core.m.rounds.explain(),
         "members": members_of(core, now),
         "clusters": clusters_of(core, now),
         "links": links_of(core),
@@ -38,10 +42,18 @@ def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> d
     }
 
 
-def _chain(core: Core) -> dict[str, Any]:
-    tip = core.m.rounds.tip
+def _newest(tip: tuple[int, Value] | None) -> Decision:
+    """The newest decision that is known."""
     if tip is None:
-        return {"round": None, "waiting": core.m.rounds.explain()}
+        return {
+            "slot": None,
+            "round": None,
+            "attempt": None,
+            "decision": None,
+            "state_version": None,
+            "state_digest": None,
+            "voters": [],
+        }
     slot, value = tip
     return {
         "slot": slot,
@@ -51,8 +63,6 @@ def _chain(core: Core) -> dict[str, Any]:
         "state_version": value.state.version,
         "state_digest": value.state.digest.hex(),
         "voters": list(value.voters),
-        "missing_voters": [core.directory.in_words(voter) for voter in core.m.rounds.agreement.missing],
-        "waiting": core.m.rounds.explain(),
     }
 
 
@@ -68,15 +78,15 @@ def _group(core: Core) -> str:
     return "; ".join(words)
 
 
-def members_of(core: Core, now: float) -> list[dict[str, Any]]:
-    """The workers of this peer's cluster; `status_for` is seconds, whole ones, since this peer saw it change."""
-    rows = []
+def members_of(core: Core, now: float) -> list[MemberRow]:
+    """The workers of this peer's cluster."""
+    rows: list[MemberRow] = []
     for name, member in sorted(core.m.members.members.items()):
         card = core.directory.peers.get(PeerId(name))
         rows.append(
             {
                 "peer": name,
-                "status": member.status.name.lower(),
+                "status": _presence(member),
                 "status_for": _seconds(member, now),
                 "address": card.address if card else "",
                 "device": (card.device.model or card.device.kind) if card else "",
@@ -87,16 +97,11 @@ def members_of(core: Core, now: float) -> list[dict[str, Any]]:
     return rows
 
 
-def clusters_of(core: Core, now: float) -> list[dict[str, Any]]:
-    """The clusters of the mesh; `status_for` is as of members, None of the own cluster where this peer follows.
-
-    `address` is where its leader can be dialed, for what only that knows; empty if nobody can.
-
-    Which version each holds is known to leaders alone, who do not tell their followers.
-    """
+def clusters_of(core: Core, now: float) -> list[ClusterRow]:
+    """The clusters of the mesh. Which version each holds is known to leaders alone, who do not tell their followers."""
     own = core.own_view()
     rows = [
-        _cluster(core, ClusterId(name), member.status.name.lower(), _seconds(member, now))
+        _cluster(core, ClusterId(name), _presence(member), _seconds(member, now))
         for name, member in core.m.mesh.members.items()
     ]
     if own is not None and all(row["cluster"] != own.cluster for row in rows):
@@ -108,24 +113,28 @@ def _seconds(member: Member, now: float) -> int:
     return max(0, round(now - member.since))
 
 
-def _cluster(core: Core, name: ClusterId, status: str, seconds: int | None) -> dict[str, Any]:
-    card, seen = core.directory.clusters.get(name), {"cluster": name, "status": status, "status_for": seconds}
-    if card is None:
-        return {**seen, "leader": None, "address": None, "term": None, "workers": 0}
-    leader = card.worker(PeerId(card.leader))
+def _presence(member: Member) -> Presence:
+    return cast("Presence", member.status.name.lower())
+
+
+def _cluster(core: Core, name: ClusterId, status: Presence, seconds: int | None) -> ClusterRow:
+    card = core.directory.clusters.get(name)
+    leader = card.worker(PeerId(card.leader)) if card else None
     return {
-        **seen,
-        "leader": card.leader,
+        "cluster": name,
+        "status": status,
+        "status_for": seconds,
+        "leader": card.leader if card else None,
         "address": leader.address if leader else "",
-        "term": card.term,
-        "workers": len(card.workers),
-        "training": card.training,
-        "state_version": card.version if core.leading else None,
+        "term": card.term if card else None,
+        "workers": len(card.workers) if card else 0,
+        "training": card.training if card else None,
+        "state_version": card.version if card and core.leading else None,
     }
 
 
-def links_of(core: Core) -> list[dict[str, Any]]:
-    """The links of all clusters, as their leaders measure them; bandwidths in bytes/s, times in seconds.
+def links_of(core: Core) -> list[LinkRow]:
+    """The links of all clusters, as their leaders measure them.
 
     A follower that plans no rounds has them as they were when its leader last had other news of the mesh.
     """
@@ -143,11 +152,8 @@ def links_of(core: Core) -> list[dict[str, Any]]:
     ]
 
 
-def routes_of(core: Core) -> list[dict[str, Any]]:
-    """The routes in use from this peer's cluster, if it leads one; delay in seconds, bandwidth in bytes/s.
-
-    The bandwidth is what every link on the way was measured to have at least; class 0 takes links that nobody measured.
-    """
+def routes_of(core: Core) -> list[RouteRow]:
+    """The routes in use from this peer's cluster, if it leads one."""
     return [
         {
             "destination": route.destination,
