@@ -304,6 +304,10 @@ class AsyncPeer:
         if self._closed:
             raise PeerClosed("the peer is closed")
 
+    def _check_begun(self) -> None:
+        if not hasattr(self, "participation"):
+            raise PeerClosed("start the peer before it is used: `async with peer:`, or `await peer.start()`")
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -325,7 +329,12 @@ class AsyncPeer:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Where it listens.
+
+        Raises:
+            PeerClosed: it was never started.
+        """
+        self._check_begun()
         return self.reception.address
 
     @property
@@ -409,6 +418,7 @@ class AsyncPeer:
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
         self._check()
+        self._check_begun()
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
@@ -416,7 +426,12 @@ class AsyncPeer:
         self._subscribers.append(subscriber)
 
     def status(self) -> StatusDocument:
-        """Everything that this peer believes, as plain data."""
+        """Everything that this peer believes, as plain data: what `ictp2p status --json` prints.
+
+        Raises:
+            PeerClosed: it was never started.
+        """
+        self._check_begun()
         return status_of(self.core, *self.life(), self.clock())
 
     # ------------------------------------------------------------ what is told

@@ -53,6 +53,16 @@ async def test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time() 
     await later.leave()
 
 
+async def test_a_peer_that_was_never_started_says_so() -> None:
+    """Regression: it had no attribute 'reception', or 'core', of which nobody who read that had heard."""
+    peer = AsyncPeer(config("a"))
+    for use in (lambda: peer.address, peer.status):
+        with pytest.raises(PeerClosed, match="start the peer before it is used"):
+            use()
+    with pytest.raises(PeerClosed, match="start the peer before it is used"):
+        await peer.reduce(reduction(1.0))
+
+
 async def test_a_subscriber_that_raises_does_so_at_its_own_cost() -> None:
     """Regression: the others heard nothing, a neighbour lost its connection, and a peer that had failed stayed open."""
     told: list[BaseException] = []
