@@ -118,7 +118,7 @@ def _status(options: argparse.Namespace) -> int:
     address = str(dialed(options.address))
     token = options.token or os.environ.get("ICTP2P_TOKEN")
     if not token:
-        raise ConfigError("the mesh is closed: give its join token with --token or in ICTP2P_TOKEN")
+        raise ConfigError("no join token: give the mesh's with --token, or in ICTP2P_TOKEN")
     status = asyncio.run(fetch_status(address, token, options.timeout))
     if options.json:
         print(json.dumps(status, indent=1, default=str))
@@ -238,7 +238,7 @@ def _number(text: str, kind: type[_N]) -> _N:
     try:
         return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def _port(text: str) -> int:

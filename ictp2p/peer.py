@@ -392,10 +392,10 @@ class Peer(CollectiveCalls, _MeshMethods):
         next event all the same.
 
         Raises:
-            ConfigError: it cannot be called.
+            ConfigError: it is not callable.
         """
         if not callable(callback):
-            raise ConfigError(f"callback {shown(callback)} cannot be called")
+            raise ConfigError(f"callback {shown(callback)} is not callable: give a function that takes a dict")
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
@@ -472,6 +472,8 @@ def _exhausted(error: Exception) -> None:
 def _counted(loader: Iterable[T]) -> Iterable[T]:
     """The same, seen by the sampler that it draws from, if that is one that counts."""
     if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
-        raise ConfigError(f"{shown(loader)} gives no batches: steps takes what a loop takes them from")
+        raise ConfigError(
+            f"loader {shown(loader)} is not iterable: give steps() what yields the batches, such as a DataLoader"
+        )
     sampler = getattr(loader, "batch_sampler", None)
     return sampler.over(loader) if isinstance(sampler, ElasticSampler) else loader

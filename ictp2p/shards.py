@@ -22,15 +22,15 @@ def shard_token(token: str, shard: int) -> str:
         shard: the rank within the cluster that holds it, from 0.
 
     Raises:
-        ConfigError: the shard is no whole number of at least 0 and 64 bits, or the token no text.
+        ConfigError: the shard is not a whole number from 0 to 2**64 - 1, or the token is not text.
     """
     try:
         secret = token.encode()
     except (AttributeError, UnicodeEncodeError):  # nothing is repeated of it, also by what it came of
         secret = b""
     if not secret or not isinstance(token, str):
-        raise ConfigError("the token of a sharded training is empty, or no text in UTF-8")
+        raise ConfigError("token is not valid: it must be text in UTF-8, and not empty")
     if not isinstance(shard, int) or isinstance(shard, bool) or not 0 <= shard < _SHARDS:
-        raise ConfigError(f"shard {shown(shard)} is not a whole number of at least 0 and at most 64 bits")
+        raise ConfigError(f"shard {shown(shard)} is not a whole number from 0 to 2**64 - 1")
     key = hashlib.sha512(secret).digest()
     return hashlib.blake2b(str(shard).encode(), key=key, person=_PERSON, digest_size=32).hexdigest()

@@ -245,7 +245,7 @@ def _whole(environment: Mapping[str, str], name: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"this looks like torchrun, but {name}={text!r} is no whole number") from None
+        raise ConfigError(f"this looks like torchrun, but {name}={text!r} is not a whole number") from None
 
 
 def _counted(name: str, value: Any, local_rank: int) -> Any:

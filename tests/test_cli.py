@@ -92,7 +92,7 @@ def test_status_takes_the_token_from_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["status", "127.0.0.1:7001"], 2, "ConfigError: the mesh is closed: give its join token"),
+        (["status", "127.0.0.1:7001"], 2, "ConfigError: no join token: give the mesh's with --token"),
         (["status", "nowhere", "--token", TOKEN], 2, "ConfigError: address 'nowhere' is not valid"),
         (["status", "127.0.0.1:0", "--token", TOKEN], 2, "address '127.0.0.1:0' is not valid: nobody can dial port 0"),
         (["status", "h:99999", "--token", TOKEN], 2, "'99999' is not a number from 0 to 65535"),
@@ -244,4 +244,4 @@ def test_a_file_that_hides_the_simulator_is_named_and_not_run(tmp_path: Path, na
 def test_what_is_no_number_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["demo", flag, "many"])
-    assert f"argument {flag}: 'many' is no number" in capsys.readouterr().err
+    assert f"argument {flag}: 'many' is not a number" in capsys.readouterr().err

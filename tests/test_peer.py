@@ -27,7 +27,7 @@ def of_five(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_what_is_of_another_kind_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"must be an ictp2p.Config, .*not \{'cluster': 'a'\}"):
         ictp2p.Peer({"cluster": "a"})  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="callback None cannot be called"):
+    with pytest.raises(ConfigError, match="callback None is not callable"):
         ictp2p.Peer(config("a")).on_event(None)  # type: ignore[arg-type]
 
 

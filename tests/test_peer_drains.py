@@ -66,7 +66,7 @@ def test_a_batch_of_a_loader_without_a_step_is_given_again() -> None:
         with pytest.raises(ConfigError, match="in_order=False"):
             next(iter(a.steps(disordered)))
         for none in (5, None):
-            with pytest.raises(ConfigError, match=f"{none} gives no batches"):
+            with pytest.raises(ConfigError, match=f"loader {none} is not iterable"):
                 next(a.steps(none))  # type: ignore[arg-type]
 
 

@@ -129,7 +129,7 @@ def test_half_an_environment_is_an_error_that_names_what_is_missing(name: str) -
     with pytest.raises(ConfigError, match=name):
         torchrun.Job.of(without)
     if name != "MASTER_ADDR":
-        with pytest.raises(ConfigError, match=f"{name}='five' is no whole number"):
+        with pytest.raises(ConfigError, match=f"{name}='five' is not a whole number"):
             torchrun.Job.of({**ENVIRONMENT, name: "five"})
 
 

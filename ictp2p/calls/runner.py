@@ -245,7 +245,7 @@ class Runner:
         self._mesh.calls_yield(self._seen or (0, 0))
         deadline.sleep(self._aside, self._chronicle.wait)
         if deadline.over:
-            raise MeshMismatch(f"this worker calls {call.text}; its cluster, which it has just come to, never does")
+            raise MeshMismatch(f"this worker calls {call.text}, which the cluster that it has just joined never does")
         self._aside = min(2.0 * self._aside, _MOST_ASIDE)
         self._mesh.calls_ready(True)
 

@@ -44,9 +44,9 @@ class Bundle:
         try:
             self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         except TypeError:
-            raise ConfigError(f"tensors = {shown(tensors)} is neither a tensor nor several") from None
+            raise ConfigError(f"tensors {shown(tensors)} is neither a tensor nor a sequence of tensors") from None
         if not self.tensors:
-            raise ConfigError("no tensors were given")
+            raise ConfigError("tensors is empty: give at least one")
         for number, tensor in enumerate(self.tensors):
             if not isinstance(tensor, Tensor):
                 raise ConfigError(f"tensors[{number}] is not a tensor: {type(tensor).__name__}")

@@ -50,7 +50,7 @@ class Embedded:
                 file can have the name of `checkpoint`.
         """
         if not callable(policy):
-            raise ConfigError(f"policy {policy!r} makes no policy: give the class, such as ictp2p.DiLoCo")
+            raise ConfigError(f"policy {policy!r} is not callable: give the class of a policy, such as ictp2p.DiLoCo")
         each_has("carry", options.get("carry", ()), STATEFUL)
         if options.get("sampler") is not None:
             kind("sampler", options["sampler"], ElasticSampler)
@@ -86,7 +86,10 @@ class Embedded:
             StateError: the checkpoint is damaged.
         """
         if len(optimizers) != 1:
-            raise ConfigError(f"{len(optimizers)} optimizers: a policy goes with exactly one")
+            raise ConfigError(
+                f"the trainer has {len(optimizers)} optimizers, and a policy takes exactly one: join several "
+                "in an ictp2p.JointOptimizer"
+            )
         self.check_accumulation(accumulate)
         self._leave_broken_off()
         inner: Any = optimizers[0]
@@ -111,7 +114,7 @@ class Embedded:
             ConfigError: training has not begun.
         """
         if self.policy is None:
-            raise ConfigError("the policy is made when training begins")
+            raise ConfigError("there is no policy yet: it is made when training begins")
         return self.policy
 
     @property

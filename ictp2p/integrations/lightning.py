@@ -68,7 +68,9 @@ class PolicyCallback(Callback):
         """
         self._embedded = Embedded(peer, policy, options, checkpoint)
         if weigh is not None and not callable(weigh):
-            raise ConfigError(f"weigh {weigh!r} is nothing that says what a batch weighs")
+            raise ConfigError(
+                f"weigh {weigh!r} is not callable: give a function that takes a batch and returns its weight"
+            )
         self._weigh = weigh or samples
         self._weight = 0.0
         """What the batch in hand weighs."""
@@ -121,7 +123,7 @@ class PolicyCallback(Callback):
         if not since and not pl_module.automatic_optimization:
             if sampler is not None:
                 raise ConfigError(
-                    "a further step with the same batch: with a sampler each is trained once, in one step"
+                    "the module took a second optimizer step with the same batch: with a sampler each is trained in one"
                 )
             since = [self._weight]
         elif not since and sampler is not None:

@@ -97,7 +97,7 @@ class Pace:
                 next begins.
         """
         if fragments < 1:
-            raise ConfigError(f"fragments: {shown(fragments)} of them is not at least 1")
+            raise ConfigError(f"fragments {shown(fragments)} is not at least 1")
         overlap = options.plain(overlap)
         if not isinstance(overlap, int):
             raise ConfigError(f"overlap {shown(overlap)} is not a whole number of steps")
@@ -185,7 +185,7 @@ class AdaptivePace(Pace):
         self._proportional = options.flag("proportional", proportional)
         self._least, self._most = options.whole("least", least, 1), options.whole("most", most, 1)
         if not self._least <= self.steps <= self._most:
-            raise ConfigError(f"steps {steps!r} are not from least {least!r} to most {most!r}")
+            raise ConfigError(f"steps {steps!r} is not from least = {least!r} to most = {most!r}")
         self._round = 0.0
         self._trained = True
         """Whether there was training in the phase that the next note is about."""

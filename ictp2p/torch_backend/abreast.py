@@ -64,7 +64,9 @@ class Abreast:
                 left = max(came, self._moved) + patience - loop.time()
                 if left <= 0:
                     first = next(iter(self._under_way)).name
-                    raise TimeoutError(f"before it none ended well for {patience:g} s: {first} is still under way")
+                    raise TimeoutError(
+                        f"no call before it has succeeded for {patience:g} s: {first} is still under way"
+                    )
                 await asyncio.wait([begun], timeout=left)
         except BaseException:
             if not begun.cancel():

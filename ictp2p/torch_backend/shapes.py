@@ -43,7 +43,7 @@ def fits(place: Tensor, brought: Tensor, name: str) -> None:
     """
     if place.numel() != brought.numel() or place.dtype != brought.dtype:
         raise ConfigError(
-            f"{name}: {brought.numel()} of {brought.dtype} do not fit in {place.numel()} of {place.dtype}"
+            f"{name}: {brought.numel()} elements of {brought.dtype} do not fit in {place.numel()} of {place.dtype}"
         )
 
 
@@ -54,7 +54,7 @@ def split(flat: Tensor, length: int, size: int, name: str) -> list[Tensor]:
         ConfigError: they are not what it has.
     """
     if len(flat) != size * length:
-        raise ConfigError(f"{name}: {len(flat)} of {flat.dtype} are not {size} parts of {length}")
+        raise ConfigError(f"{name}: {len(flat)} elements of {flat.dtype} are not {size} parts of {length}")
     return list(torch.split(flat, length)) if length else [flat] * size
 
 
@@ -70,9 +70,11 @@ def cut(flat: Tensor, shape: torch.Size, rows: Sequence[int], size: int) -> list
     height = shape[0]
     if not rows:
         if height % size:
-            raise ConfigError(f"{height} rows do not make {size} equal parts")
+            raise ConfigError(f"{height} rows do not make {size} equal parts: give split sizes")
         rows = [height // size] * size
     expect(size, len(rows), "split sizes")
     if min(rows) < 0 or sum(rows) != height:
-        raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows, none negative")
+        raise ConfigError(
+            f"split sizes {list(rows)} do not add up to the {height} rows of the tensor, or one is negative"
+        )
     return list(torch.split(flat, [count * (flat.numel() // max(1, height)) for count in rows]))

@@ -140,7 +140,7 @@ def test_a_trainer_that_accumulates_takes_a_block_per_step_and_ends_with_its_sam
         (ictp2p.DiLoCo, {"carry": 3}, "carry must be a list, not 3"),
         (ictp2p.DiLoCo, {"carry": [3]}, "carry: 3 has no state_dict"),
         (ictp2p.DiLoCo, {"sampler": "x"}, "sampler must be a .*ElasticSampler, not 'x'"),
-        (None, {}, "policy None makes no policy"),
+        (None, {}, "policy None is not callable"),
     ],
 )
 def test_what_a_policy_cannot_be_made_of_is_refused_where_it_is_given(policy: Any, options: Any, named: str) -> None:

@@ -130,6 +130,6 @@ def test_a_batch_that_was_leased_is_not_stepped_with_twice_in_a_lightning_module
         callback.on_train_start(trainer, model)
         batches = epochs(sampler)
         assert trainer.train(torch.tensor(next(batches)), 1) == [2.0]
-        with pytest.raises(ConfigError, match="a further step with the same batch"):
+        with pytest.raises(ConfigError, match="a second optimizer step with the same batch"):
             trainer.train(torch.tensor(next(batches)), 2)
         callback.on_exception(trainer, model, ConfigError())

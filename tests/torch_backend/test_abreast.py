@@ -74,7 +74,7 @@ def test_who_waits_is_patient_as_long_as_those_before_it_end_well(well: bool) ->
             assert turns[:4] == [0.9, 0.9, 1.8, 1.8]
             assert [type(error) for error in turns[4:]] == [TimeoutError] * 4
             assert {str(error) for error in turns[4:]} == {
-                "before it none ended well for 2 s: no. 2 is still under way"
+                "no call before it has succeeded for 2 s: no. 2 is still under way"
             }
             assert loop.time() - began < 2 * PATIENCE
         assert (line._under_way, line._bytes) == ({}, 0)

@@ -130,7 +130,9 @@ def test_a_collective_does_not_wait_for_its_turn_for_ever_and_a_message_for_none
     first = calls.begin("first", "g", never, Memory(), [], number=1, patience=3600.0)
     late = calls.begin("late", "g", at_once, Memory(), [], number=2, patience=0.01)
     assert calls.begin("message", "g", at_once, Memory(), []).wait()
-    words = r"late: before it none ended well for 0\.01 s: first, the group's collective no\. 1, is still under way"
+    words = (
+        r"late: no call before it has succeeded for 0\.01 s: first, the group's collective no\. 1, is still under way"
+    )
     with pytest.raises(RankTimeout, match=words):
         late.wait()
     loop.call(calls.cancel)

@@ -203,9 +203,9 @@ def test_what_does_not_fit_is_told_in_the_callers_elements() -> None:
             words.append(str(caught.value))
         return words
 
-    unfit = "3 of torch.float32 do not fit in 2 of torch.float32"
+    unfit = "3 elements of torch.float32 do not fit in 2 of torch.float32"
     words = [f"{name}: {unfit}" for name in ("all_gather", "gather", "scatter")]
-    words.append("all_gather_into_tensor: 5 of torch.float32 are not 2 parts of 3")
-    words.append("reduce_scatter_tensor: 5 of torch.float32 are not 2 parts of 2")
-    words.append("all_gather: 3 of torch.float32 do not fit in 3 of torch.int32")
+    words.append("all_gather_into_tensor: 5 elements of torch.float32 are not 2 parts of 3")
+    words.append("reduce_scatter_tensor: 5 elements of torch.float32 are not 2 parts of 2")
+    words.append("all_gather: 3 elements of torch.float32 do not fit in 3 of torch.int32")
     assert together(2, act) == [words] * 2

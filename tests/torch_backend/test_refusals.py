@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[str, Call]] = {
         lambda g, r, one: g.reduce_scatter(ones(5), [ones(*[5] * (SIZE - one))]),
     ),
     "reduce_scatter tensor": (
-        "16 of torch.float32 are not 3 parts of 5",
+        "16 elements of torch.float32 are not 3 parts of 5",
         lambda g, r, one: g.reduce_scatter_single(torch.ones(5), torch.ones(15 + one)),
     ),
     "all_gather list": (
@@ -76,23 +76,23 @@ REFUSED: dict[str, tuple[str, Call]] = {
         lambda g, r, one: g.allgather_coalesced([ones(5, 5), ones(5, 5), ones(*[5] * (2 - one))], ones(5, 5)),
     ),
     "all_gather tensor": (
-        "16 of torch.float32 are not 3 parts of 5",
+        "16 elements of torch.float32 are not 3 parts of 5",
         lambda g, r, one: g.all_gather_single(torch.ones(15 + one), torch.ones(5)),
     ),
     "gather short": ("2 tensors to gather into for 3 ranks", lambda *given: gathered([5, 5], *given)),
-    "gather shape": ("5 of torch.float32 do not fit in 6", lambda *given: gathered([5, 6, 5], *given)),
+    "gather shape": ("5 elements of torch.float32 do not fit in 6", lambda *given: gathered([5, 6, 5], *given)),
     "scatter short": ("2 tensors to scatter for 3 ranks", lambda *given: scattered([5, 5], *given)),
-    "scatter shape": ("6 of torch.float32 do not fit in 5", lambda *given: scattered([5, 6, 5], *given)),
+    "scatter shape": ("6 elements of torch.float32 do not fit in 5", lambda *given: scattered([5, 6, 5], *given)),
     "all_to_all list": (
         "2 tensors to receive for 3 ranks",
         lambda g, r, one: g.alltoall(ones(*[2] * (SIZE - one)), ones(2, 2, 2)),
     ),
     "all_to_all sum": (
-        r"split sizes \[2, 2, 3\] do not add up to 6 rows",
+        r"split sizes \[2, 2, 3\] do not add up to the 6 rows",
         lambda g, r, one: g.all_to_all_single(torch.ones(6), torch.ones(6), [], [2, 2, 2 + one]),
     ),
     "all_to_all negative": (
-        r"split sizes \[8, -4, 2\] do not add up to 6 rows, none negative",
+        r"split sizes \[8, -4, 2\] do not add up to the 6 rows of the tensor, or one is negative",
         lambda g, r, one: g.all_to_all_single(torch.ones(6), torch.ones(6), [], [8, -4, 2] if one else [2, 2, 2]),
     ),
     "all_to_all equal": (

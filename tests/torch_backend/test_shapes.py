@@ -32,7 +32,9 @@ def test_a_cut_gives_each_rank_its_rows_in_order_or_is_refused(shape: list[int],
 def test_equal_parts_are_all_of_it(length: int, size: int, spare: int) -> None:
     flat = torch.arange(max(0, length * size + spare))
     if len(flat) != length * size:
-        with pytest.raises(ConfigError, match=f"call: {len(flat)} of torch.int64 are not {size} parts of {length}"):
+        with pytest.raises(
+            ConfigError, match=f"call: {len(flat)} elements of torch.int64 are not {size} parts of {length}"
+        ):
             split(flat, length, size, "call")
         return
     parts = split(flat, length, size, "call")

@@ -84,7 +84,7 @@ def check_name(name: str) -> None:
         ConfigError: there is no such codec. Those that leave elements out are not named: few take them, and say so.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"codec {shown(name)} is not one: it must be a name")
+        raise ConfigError(f"codec {shown(name)} is not a name: use one such as 'none' or 'int8'")
     if name not in PRICES and name != AUTO:
         whole = (each for each in PRICES if not leaves_out(each))
         raise ConfigError(f"codec {shown(name)} is not known: use {', '.join(whole)} or {AUTO}")

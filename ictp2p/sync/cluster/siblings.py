@@ -230,5 +230,5 @@ def _group(within: Any) -> dist.ProcessGroup:
             raise ConfigError(f"within is a mesh of {within.ndim} dimensions: give one of all shards, flattened")
         return within.get_group()
     if not isinstance(within, dist.ProcessGroup):
-        raise ConfigError(f"within {shown(within)} is no process group of torch's, nor a device mesh")
+        raise ConfigError(f"within {shown(within)} is neither a torch process group nor a device mesh")
     return within

@@ -59,7 +59,7 @@ class ModelTensors:
         """
         for name, parameter in self.trained.items():
             if parameter.shape != self._shapes[name]:
-                shapes = f"{list(parameter.shape)} by now, and had {list(self._shapes[name])}"
+                shapes = f"{list(parameter.shape)} now, and had {list(self._shapes[name])}"
                 raise ConfigError(f"{name} has the shape {shapes} when the policy was made")
         self.here.update((n, local(p)) for n, p in self.trained.items() if is_distributed(p))
         for name, module, leaf in self._places:
@@ -69,7 +69,7 @@ class ModelTensors:
             if not isinstance(now, Tensor) or now.shape != held.shape or not now.is_floating_point():
                 what = f"{now.dtype}{list(now.shape)}" if isinstance(now, Tensor) else repr(now)
                 was = f"{held.dtype}{list(held.shape)}"
-                raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
+                raise ConfigError(f"{name} is {what} now, and was {was} when the policy was made")
             if _overlaps(now):
                 raise ConfigError(f"{name} {_OVERLAPS}")
             self.buffers[name], self.here[name] = now, local(now)

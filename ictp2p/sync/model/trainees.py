@@ -69,8 +69,8 @@ class Trainees:
         stopped = next((name for name, parameter, *_ in self._places if not parameter.requires_grad), None)
         if stopped is not None:
             raise ConfigError(
-                f"parameter {stopped!r} requires no gradient by now, and did when the policy was made: rounds would go "
-                "on moving it, by the outer momentum and by what others train. To freeze it, make another policy of it"
+                f"parameter {stopped!r} requires no gradient now, and did when the policy was made: rounds would go on "
+                "moving it, by the outer momentum and by what others train. To freeze it, make another policy then"
             )
         held = [parameter for group in self.inner.param_groups for parameter in group["params"]]
         if len(held) != self._known:

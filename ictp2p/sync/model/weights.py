@@ -156,7 +156,7 @@ class Weights:
             held = self.state.tentative[name]
             if tensor.shape != held.shape:
                 raise ConfigError(
-                    f"{name} has the shape {list(tensor.shape)} by now, and had {list(held.shape)} when the policy was "
+                    f"{name} has the shape {list(tensor.shape)} now, and had {list(held.shape)} when the policy was "
                     "made"
                 )
             held.copy_(tensor)

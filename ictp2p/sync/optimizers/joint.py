@@ -41,7 +41,7 @@ class JointOptimizer(Optimizer):
             ConfigError: there is none, one is no optimizer, or two have a parameter in common.
         """
         if not parts:
-            raise ConfigError("a JointOptimizer needs an optimizer at least")
+            raise ConfigError("a JointOptimizer needs at least one optimizer")
         for part in parts:
             options.optimizer("a part of a JointOptimizer", part)
         held = [id(p) for part in parts for group in part.param_groups for p in group["params"]]
@@ -85,13 +85,15 @@ class JointOptimizer(Optimizer):
             part.load_state_dict(state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Known to a part already, or an error: which part is to step it?
+        """Accept a group that a part has already; a new one has to be added to the part that is to step it.
 
         Raises:
             ConfigError: no part has this group.
         """
         if not any(group is param_group for group in self.param_groups):
-            raise ConfigError("give the group to one of the parts: which of them is to step it?")
+            raise ConfigError(
+                "a JointOptimizer cannot tell which of its parts is to step a new group: add the group to one of them"
+            )
 
 
 def kind(optimizer: Optimizer) -> str:

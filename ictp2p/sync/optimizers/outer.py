@@ -136,15 +136,17 @@ def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phas
 
 def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> Optimizer:
     if factory is not None and not callable(factory):
-        raise ConfigError(f"outer {shown(factory)} is neither an optimizer nor something that makes one")
+        raise ConfigError(f"outer {shown(factory)} is neither an optimizer nor a function that makes one of parameters")
     try:
         optimizer = Nesterov(parameters.values()) if factory is None else factory(list(parameters.values()))
     except IctError:
         raise
     except Exception as error:
-        raise ConfigError(f"outer {shown(factory)} made no optimizer: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"outer {shown(factory)} failed to make an optimizer: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(optimizer, Optimizer):
-        raise ConfigError(f"outer {shown(factory)} made {shown(optimizer)}, which is no optimizer")
+        raise ConfigError(f"outer {shown(factory)} made {shown(optimizer)}, which is not an optimizer")
     return optimizer
 
 

@@ -44,8 +44,8 @@ class Schedule:
     def __init__(self, factor: OuterSchedule | None = None) -> None:
         if factor is not None and not callable(factor):
             raise ConfigError(
-                f"outer_schedule {shown(factor)} is no function: give one that takes a number of rounds, and returns "
-                "by what the outer learning rate is multiplied after so many"
+                f"outer_schedule {shown(factor)} is not callable: give a function that takes the number of rounds so "
+                "far and returns the factor of the outer learning rate"
             )
         self._factor = factor
         self.at(0)
@@ -117,7 +117,7 @@ class Given:
             for key, value in was.items():
                 now = options.scalar(group.get(key))
                 if now != value:
-                    raise ConfigError(f"outer {key} of group {number} is {now!r} by now, and was {value!r}: {why}")
+                    raise ConfigError(f"outer {key} of group {number} is {now!r} now, and was {value!r}: {why}")
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,9 @@ class DiPaCo(Policy):
         given = [name for name in ("fragments", "sampler") if options.get(name) is not None]
         wrong = next((name for name in (*given, "agenda", "frozen") if name in options), None)
         if wrong is not None:
-            raise ConfigError(f"DiPaCo takes no {wrong}")
+            raise ConfigError(
+                f"DiPaCo takes no {wrong}, which is for a model that is the same in all clusters: each has a path"
+            )
         kind("model", model, torch.nn.Module)
         if modules is not None and not _are_names(modules):
             raise ConfigError(f"modules {shown(modules)} is not a list of names")

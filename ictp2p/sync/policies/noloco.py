@@ -43,6 +43,15 @@ from ictp2p.sync.two_level.settings import Awaited, Common, Compared, Divided, O
 from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId
 
+_APART = "it needs a state that is the same everywhere, and here each cluster has its own"
+_REFUSED = {
+    "codec": "its rounds carry parameters, which are not for a lossy codec",
+    "agenda": _APART,
+    "sampler": _APART,
+    "outer_schedule": "its step, with lr, momentum and pull, is its own",
+}
+"""Options that this policy does not take, and why."""
+
 
 class NoLoCoOptions(Common, Divided, Overlapping, Awaited, Compared, total=False):
     """What goes with states that are not the same everywhere, and with a step of its own."""
@@ -91,11 +100,10 @@ class NoLoCo(Policy):
         lr, momentum, pull = _checked(lr, momentum, pull, sync_every)
         if "outer" in options:
             raise ConfigError("NoLoCo takes no outer: its step, with lr, momentum and pull, is its own")
-        refused = ("codec", "agenda", "sampler", "outer_schedule")
         given = {name: shown(value) for name, value in options.items() if value is not None}
-        wrong = next((name for name in refused if given.get(name, "'none'") != "'none'"), None)
+        wrong = next((name for name in _REFUSED if given.get(name, "'none'") != "'none'"), None)
         if wrong is not None:
-            raise ConfigError(f"NoLoCo takes no {wrong}")
+            raise ConfigError(f"NoLoCo takes no {wrong}: {_REFUSED[wrong]}")
         arithmetic = partial(PairWeights, cluster=cluster(peer), lr=lr, pull=pull)
         outer = partial(_heavy_ball, momentum=momentum)
         super().__init__(

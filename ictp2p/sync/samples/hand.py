@@ -69,7 +69,9 @@ class Hand:
         self.tellings += 1
         passed = self.take() if self._given == self._batches else None
         if not self._drawn:
-            raise LocalProtocolError("more was given out than batches were drawn: each must be one of the sampler's")
+            raise LocalProtocolError(
+                "the loader gave more batches than the sampler drew: each must be one of the sampler's"
+            )
         self._given = (self._given or 0) + 1
         return passed
 
@@ -81,7 +83,8 @@ class Hand:
         """
         if not self._drawn or self._given not in (None, self._batches):
             raise LocalProtocolError(
-                f"an inner step after {self._given or 0} batches from the sampler: one step takes {self._batches}"
+                f"an inner step was taken after {self._given or 0} batches of the sampler: "
+                f"it takes accumulate = {self._batches}"
             )
         return self._drawn[0]
 

@@ -250,7 +250,10 @@ class GlobalState:
             if found is not None and self._moves == moves:
                 return found
             time.sleep(_PAUSE)
-        raise StateError(f"the state was committed anew whenever it was read, {_READS} times: version {self.version}")
+        raise StateError(
+            f"the state could not be read whole: in each of {_READS} tries another version was committed meanwhile, "
+            f"the last one {self.version}"
+        )
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""

@@ -121,7 +121,7 @@ def _check_words(words: str) -> None:
     try:
         words.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"the name or setting {words!r} of the shared state holds what is no character") from None
+        raise ConfigError(f"the name or setting {words!r} of the shared state cannot be encoded in UTF-8") from None
 
 
 def read(data: bytes) -> Manifest:

@@ -63,7 +63,9 @@ def test_each_cluster_may_have_its_own(make_world: Any) -> None:
     make_world(a=1, b=1).run(a_0=body(frozen="own"), b_0=body(1.0, frozen="own"))
     with pytest.raises(ConfigError, match="frozen 'any' is none of same, own"):
         make_world(a=1).run(a_0=body(frozen="any"))
-    with pytest.raises(ConfigError, match="DiPaCo takes no frozen"):
+    with pytest.raises(
+        ConfigError, match="DiPaCo takes no frozen, which is for a model that is the same in all clusters"
+    ):
         make_world(a=1).run(a_0=body(kind=DiPaCo, frozen="same"))  # type: ignore[arg-type]
 
 

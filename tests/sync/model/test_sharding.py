@@ -36,5 +36,5 @@ def test_what_is_no_shard_is_named(shard: object) -> None:
 
 @pytest.mark.parametrize("token", ["", None, b"t" * 32, "\ud800" * 20])
 def test_what_is_no_token_is_said(token: object) -> None:
-    with pytest.raises(ConfigError, match="is empty, or no text"):
+    with pytest.raises(ConfigError, match="token is not valid: it must be text"):
         shard_token(token, 0)  # type: ignore[arg-type]

@@ -42,9 +42,9 @@ def test_a_buffer_is_found_again_where_the_program_has_put_it() -> None:
 @pytest.mark.parametrize(
     ("now", "words"),
     [
-        (None, "running_mean is None by now, and was torch.float32"),
-        (torch.zeros(1), r"running_mean is torch.float32\[1\] by now"),
-        (torch.zeros(4, dtype=torch.int64), r"running_mean is torch.int64\[4\] by now"),
+        (None, "running_mean is None now, and was torch.float32"),
+        (torch.zeros(1), r"running_mean is torch.float32\[1\] now"),
+        (torch.zeros(4, dtype=torch.int64), r"running_mean is torch.int64\[4\] now"),
         (torch.zeros(1).expand(4), r"buffer 1.running_mean has several elements in one place"),
     ],
     ids=["gone", "shape", "dtype", "expanded"],

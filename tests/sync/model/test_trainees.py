@@ -145,7 +145,7 @@ def test_a_layer_that_is_frozen_under_a_policy_is_named(make_world: Any) -> None
                 model[1].requires_grad_(True)
                 inner.step()
 
-    with pytest.raises(ConfigError, match=r"parameter '0\.weight' requires no gradient by now"):
+    with pytest.raises(ConfigError, match=r"parameter '0\.weight' requires no gradient now"):
         make_world(a=1).run(a_0=body)
 
 

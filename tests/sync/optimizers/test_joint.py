@@ -167,11 +167,11 @@ def test_a_newcomer_has_the_state_of_each_part(make_world: Any) -> None:
 def test_what_is_no_set_of_optimizers_is_refused() -> None:
     one, other = parts(MODEL)
     for given, words in (
-        ((), "needs an optimizer at least"),
+        ((), "needs at least one optimizer"),
         ((one, MODEL), "must be a torch.optim.optimizer.Optimizer, not Sequential"),
         ((one, other, torch.optim.SGD([MODEL[0].weight])), "hold the same parameter"),
     ):
         with pytest.raises(ConfigError, match=words):
             JointOptimizer(*given)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="give the group to one of the parts"):
+    with pytest.raises(ConfigError, match="add the group to one of them"):
         JointOptimizer(one, other).add_param_group({"params": nn.Linear(1, 1).parameters()})

@@ -195,7 +195,7 @@ def test_a_setting_that_is_changed_by_hand_is_refused_by_name(make_world: Any, m
             train(model, inner, rows(0, EVERY))
             outer.param_groups[0][key] = value
             train(model, inner, rows(0, EVERY - 1))
-            with pytest.raises(ConfigError, match=rf"outer {key} of group 0 is {value!r} by now, and was"):
+            with pytest.raises(ConfigError, match=rf"outer {key} of group 0 is {value!r} now, and was"):
                 train(model, inner, rows(0, 1))
             assert policy.rounds == 1
 
@@ -232,7 +232,7 @@ def test_a_group_that_is_added_is_refused() -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (0.5, r"outer_schedule 0\.5 is no function: give one that takes a number of rounds"),
+        (0.5, r"outer_schedule 0\.5 is not callable: give a function that takes the number of rounds"),
         (lambda: 1.0, r"outer_schedule\(0\) failed: TypeError"),
         (lambda rounds: None, r"outer_schedule\(0\) = None is not a number from 0 to 1e"),
         (lambda rounds: float("nan"), r"outer_schedule\(0\) = nan is not a number from 0 to 1e"),

@@ -148,8 +148,8 @@ def test_the_name_says_who_was_in_a_round(make_world: Any) -> None:
         ({"sync_every": True}, "sync_every True"),
         ({"pull": float("nan")}, "pull nan"),
         ({"sync_every": 2.5}, "sync_every 2.5"),
-        ({"codec": "int8"}, "no codec"),
-        ({"sampler": ElasticSampler(8, 2)}, "no sampler"),
+        ({"codec": "int8"}, "no codec: its rounds carry parameters"),
+        ({"sampler": ElasticSampler(8, 2)}, "no sampler: it needs a state that is the same everywhere"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:

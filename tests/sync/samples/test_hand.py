@@ -282,8 +282,8 @@ def test_what_is_no_batch_of_the_sampler_is_refused() -> None:
     hand = Hand(2)
     hand.draw((0, 0))
     hand.gave()
-    with pytest.raises(LocalProtocolError, match="after 1 batches from the sampler: one step takes 2"):
+    with pytest.raises(LocalProtocolError, match="after 1 batches of the sampler: it takes accumulate = 2"):
         hand.first()
     hand.gave()
-    with pytest.raises(LocalProtocolError, match="more was given out"):
+    with pytest.raises(LocalProtocolError, match="gave more batches than the sampler drew"):
         hand.gave()

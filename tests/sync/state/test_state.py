@@ -312,7 +312,7 @@ def test_who_reads_beside_training_reads_all_of_one_version(names: set[str], com
 def test_who_never_reads_all_of_one_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ictp2p.sync.state.global_state._PAUSE", 0.0)
     state = GlobalState(WIDE)
-    with pytest.raises(StateError, match="committed anew whenever it was read, 1000 times"):
+    with pytest.raises(StateError, match="in each of 1000 tries another version was committed"):
         state.steadily(lambda: (state.begin(()), state.seal({}), state.commit(1)))
 
 

@@ -403,7 +403,7 @@ def test_a_shard_has_one_worker_in_a_cluster() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (DiLoCo, {"within": "all"}, "within 'all' is no process group of torch's, nor a device mesh"),
+        (DiLoCo, {"within": "all"}, "within 'all' is neither a torch process group nor a device mesh"),
         (DiLoCo, {"sampler": ElasticSampler(4, 2)}, "a sampler leases samples in one mesh"),
         (DiLoCo, {"sync_every": AdaptivePace(10)}, "an AdaptivePace is agreed in one mesh"),
         (DiLoCo, {"outer_schedule": lambda rounds: 1.0}, "outer_schedule is of the rounds of one mesh"),
