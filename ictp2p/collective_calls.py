@@ -1,19 +1,21 @@
-"""Collective calls of a peer: `all_reduce` and its halves, `broadcast`, `barrier`, `sync_state`; messages beside them.
+"""Collective calls of a peer (`all_reduce`, `broadcast`, `sync_state` and others) and messages (`send`, `recv`).
 
-What a policy does for you these leave to you: call them from every worker of every cluster, in the same order. They
-are all-or-nothing: a call that raises has touched none of your tensors and may be repeated. What the errors ask for:
+Every worker of every cluster makes the same collective calls in the same order; a policy would see to that for you.
+A call is all-or-nothing: one that raises has changed none of your tensors and may be repeated. What to do about errors:
 
-- `RoundMissed`: other clusters, or the other workers of ours, went on without us (we were late, or cut off). Call
-  `sync_state`, or repeat.
-- `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat the same call, or stop: it
-  may have been decided since, and then gets what was. Who goes on with the next call instead is one behind.
-- `RoundAborted`: a call that was queued before it (`async_op=True`) had failed unheard. Repeat from that one.
-- `MeshMismatch`: the others bring other shapes, types or calls: the programs differ. Those who agree, of two
-  clusters one, go on with a warning; `Completed.clusters` says whose tensors are in the result.
+- `RoundMissed`: the other clusters, or the other workers of this cluster, went on without this one, which was late or
+  cut off. Call `sync_state`, or repeat the call.
+- `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat the same call, or stop. The
+  call may have been decided since, and repeating it then returns that result. A program that goes on with its next
+  call instead is one call behind the others.
+- `RoundAborted`: an earlier call (`async_op=True`) had failed, and the program had not asked for its outcome yet.
+  Repeat from that call.
+- `MeshMismatch`: the other clusters bring other shapes, types or calls: the programs differ. The clusters that agree go
+  on with a warning (of two that differ, one does); `Completed.clusters` says whose tensors are in the result.
 
-A cluster takes part from its first call on (or from `gather`); from then on the others wait for it, up to the
-straggler timeout; and for that long after a policy of its has ended, for a call may follow. Calls of one peer run in
-the order in which they were made, also those with `async_op=True`.
+A cluster takes part from its first call (or `gather`). From then on the others wait for it, up to the straggler
+timeout, and also for that long after a policy of that cluster has ended, since a call may follow. Calls of one peer run
+in the order in which they were made, also those with `async_op=True`.
 """
 
 from __future__ import annotations
@@ -84,18 +86,19 @@ class CollectiveCalls:
         Args:
             tensors: one or several, all of one type; changed in place, on success only.
             op: `AVG` or `SUM`.
-            weight: this worker's share in a mean, from 1e-18 to 1e18, in any unit common to all (tokens, say).
-            async_op: return at once, with a `Work`; leave the tensors alone until it is done.
-            codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, or `e3m0`, which round
-                (in float16, sums too, nothing exceeds 65504: what is beyond is taken for that;
-                types other than float32 and the 16-bit floats travel as they are); or `auto`: the fastest of `none`,
-                `bfloat16` and `int8` on these links. None that leaves elements out: what it drops would be lost.
+            weight: how much this worker's tensors count in a mean, from 1e-18 to 1e18, in any unit common to all
+                workers (tokens, say); without effect on a sum.
+            async_op: return a `Work` at once; do not touch the tensors until it is done.
+            codec: how elements are encoded between clusters. `none` changes nothing; `bfloat16`, `float16`, `int8` and
+                `e3m0` round (with `float16`, sums too, values beyond 65504 become 65504); `auto` is the fastest of
+                `none`, `bfloat16` and `int8` on these links. Types other than float32 and the 16-bit floats are sent as
+                they are. Sparse codecs are refused: what they leave out would be lost.
 
         Returns:
-            Which clusters contributed, and what it took.
+            Which clusters contributed, and how long it took.
 
         Raises:
-            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is none;
+            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not a number in its range;
                 there is no such codec, or it needs error feedback, which a call does not have.
             RoundMissed: the others went on without this cluster.
             RoundTimeout, NoQuorum: nothing was decided in time.
@@ -139,18 +142,21 @@ class CollectiveCalls:
         weight: float = 1.0,
         async_op: bool = False,
     ) -> Completed | Work[Completed]:
-        """Replace the tensors of one cluster's workers by the mean or sum over all workers; the others' stay.
+        """Replace the tensors of one cluster's workers by the mean or sum over all workers; other clusters' stay.
 
         Args:
             tensors: one or several, all of one type; changed in place at the root, on success only.
-            root_cluster: who gets the result.
+            root_cluster: the cluster whose workers get the result.
             op: `AVG` or `SUM`.
-            weight: this worker's share in a mean.
-            async_op: return at once, with a `Work`.
+            weight: as for `all_reduce`.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Which clusters contributed, and how long it took.
 
         Raises:
-            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`; RoundTimeout also while
-                the root does not take part.
+            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as for `all_reduce`; RoundTimeout also while
+                the root cluster does not take part.
         """
         engine, root = self._calls, cluster_id(root_cluster)
         addend = Addend(Bundle(tensors, written=root == engine.cluster), op, as_weight(weight))
@@ -171,18 +177,22 @@ class CollectiveCalls:
     def reduce_scatter(
         self, tensors: Tensor | Sequence[Tensor], op: Op = AVG, weight: float = 1.0, async_op: bool = False
     ) -> Scattered | Work[Scattered]:
-        """Reduce over all workers of all clusters; each cluster's workers get an equal part of the result.
+        """Reduce over all workers of all clusters, and give each cluster's workers an equal part of the result.
 
-        Who takes part decides how it is cut, so the answer says which part it is. The tensors stay as they are.
+        How the result is divided depends on which clusters take part, so the answer says which part it is. The tensors
+        are not changed.
 
         Args:
-            tensors: one or several, all of one type; seen as one behind the other.
+            tensors: one or several, all of one type, taken as one flat vector, each behind the one before.
             op: `AVG` or `SUM`.
-            weight: this worker's share in a mean.
-            async_op: return at once, with a `Work`.
+            weight: as for `all_reduce`.
+            async_op: return a `Work` at once.
+
+        Returns:
+            This cluster's part, a flat tensor, and the range of elements that it is.
 
         Raises:
-            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as for `all_reduce`.
         """
         engine, addend = self._calls, Addend(Bundle(tensors), op, as_weight(weight))
 
@@ -196,15 +206,18 @@ class CollectiveCalls:
     @overload
     def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: Literal[True]) -> Work[Gathered]: ...
     def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: bool = False) -> Gathered | Work[Gathered]:
-        """Give every worker what each cluster brings, which is its leader's, bit by bit.
+        """Give every worker the tensors of each cluster, which are those of its leader, bit for bit.
 
         Args:
-            tensors: one or several, of any types, the same shapes everywhere; they stay as they are.
-            async_op: return at once, with a `Work`.
+            tensors: one or several, of any types, the same types and shapes everywhere; they are not changed.
+            async_op: return a `Work` at once.
+
+        Returns:
+            A list of tensors for each cluster that took part, of the shapes of `tensors`.
 
         Raises:
             ConfigError: a tensor cannot be sent.
-            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as for `all_reduce`.
         """
         engine, bundle = self._calls, Bundle(tensors)
 
@@ -224,16 +237,19 @@ class CollectiveCalls:
     def broadcast(
         self, tensors: Tensor | Sequence[Tensor], root_cluster: str, async_op: bool = False
     ) -> Completed | Work[Completed]:
-        """Replace everybody's tensors by those of one cluster, which are its leader's, bit by bit.
+        """Replace the tensors of all workers by those of one cluster's leader, bit for bit.
 
         Args:
             tensors: one or several, of any types; changed in place, on success only.
-            root_cluster: whose they are.
-            async_op: return at once, with a `Work`.
+            root_cluster: the cluster whose leader's tensors all get.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Which clusters took part, and how long it took.
 
         Raises:
-            ConfigError: a tensor cannot be sent, or the cluster's name cannot be one.
-            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+            ConfigError: a tensor cannot be sent, or no cluster can have that name.
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as for `all_reduce`.
         """
         engine, bundle, root = self._calls, Bundle(tensors, written=True), cluster_id(root_cluster)
         return answered(
@@ -245,10 +261,16 @@ class CollectiveCalls:
     @overload
     def barrier(self, async_op: Literal[True]) -> Work[Completed]: ...
     def barrier(self, async_op: bool = False) -> Completed | Work[Completed]:
-        """Wait until every cluster that takes part has come to this call.
+        """Wait until every cluster that takes part has made this call.
+
+        Args:
+            async_op: return a `Work` at once.
+
+        Returns:
+            Which clusters took part, and how long it took.
 
         Raises:
-            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as for `all_reduce`.
         """
         engine = self._calls
         return answered(engine.submit("barrier", lambda: Barrier(engine.mesh, engine.past)), later=async_op)
@@ -258,23 +280,24 @@ class CollectiveCalls:
     @overload
     def sync_state(self, state: Mapping[str, Tensor], async_op: Literal[True]) -> Work[Synced]: ...
     def sync_state(self, state: Mapping[str, Tensor], async_op: bool = False) -> Synced | Work[Synced]:
-        """Make the state of all workers one, bit by bit: what most clusters hold, or, for a newcomer, what is agreed.
+        """Make the state of all workers the same, bit for bit: what most clusters hold; for a newcomer, what is agreed.
 
-        Call it before each stretch of work on the shared state. It costs a vote where nothing differs, and a download
-        where we differ. This peer then serves the state to others, from a copy of its own (twice the state's bytes).
+        Call it before each stretch of work on the shared state. It costs a vote, and a worker whose state differs also
+        downloads the agreed one. This peer then serves the state to others, from copies that take twice its bytes.
 
         Args:
-            state: tensors by name, of any types, the same names and shapes everywhere; changed in place, on success.
-            async_op: return at once, with a `Work`.
+            state: tensors by name, of any types, the same names and shapes everywhere; changed in place, on success
+                only.
+            async_op: return a `Work` at once.
 
         Returns:
-            The version, and whether the tensors were changed.
+            The version of the agreed state, and whether this worker's tensors were changed.
 
         Raises:
-            ConfigError: the state is no mapping, or empty, or a tensor cannot be sent.
+            ConfigError: the state is not a mapping, or empty, or a tensor cannot be sent.
             MeshMismatch: the mesh shares something else; the first difference is named.
             StateError: nobody can provide the agreed state.
-            RoundMissed, RoundTimeout, NoQuorum: as `all_reduce`.
+            RoundMissed, RoundTimeout, NoQuorum: as for `all_reduce`.
         """
         engine = self._calls
         check_state(state)
@@ -292,22 +315,24 @@ class CollectiveCalls:
     def send(
         self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = 0, async_op: bool = False
     ) -> Work[None] | None:
-        """Send tensors to another cluster's leader, from this one's. Needs no round, and no agreement.
+        """Send tensors from this cluster's leader to another cluster's leader. Takes no round, and no agreement.
 
         Messages of one tag arrive in the order in which they were sent, each once, also where connections break; any
-        number may be under way. They are copied when the call is made. This ends once `recv` has. Where the receiving
-        leader dies, or is taken for dead, before it could say so, its heir is given the message, too.
+        number may be under way. The tensors are copied when the call is made. The call ends once `recv` has the
+        message. If the receiving leader dies, or is taken for dead, before it has confirmed that, its successor is
+        given the message as well.
 
         Args:
             tensors: one or several, of any types.
-            cluster: who receives.
-            tag: which `recv` it is for.
-            async_op: return at once, with a `Work`.
+            cluster: the cluster that receives them.
+            tag: which `recv` they are for, an integer of at most 64 bits.
+            async_op: return a `Work` at once.
 
         Raises:
-            ConfigError: a tensor cannot be sent, the tag is no integer of 64 bits, or the cluster is this one.
+            ConfigError: a tensor cannot be sent, the tag is not such an integer, or the cluster is this one.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: nobody said within `global_timeouts.complete` that it was received; it is withdrawn.
+            RoundTimeout: nobody confirmed within `global_timeouts.complete` that the message was received. It is
+                withdrawn.
         """
         engine = self._calls
         return answered(
@@ -325,20 +350,22 @@ class CollectiveCalls:
     def recv(
         self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = 0, async_op: bool = False
     ) -> Work[None] | None:
-        """Replace tensors by the next message of another cluster's leader; of this cluster, its leader alone calls.
+        """Replace tensors by the next message from another cluster's leader. Only this cluster's leader may call it.
+
+        Calls for 64 tags of one cluster wait for messages at a time, and four messages move at a time; a call for one
+        more tag waits until one of these is done.
 
         Args:
             tensors: of the types and shapes that are sent; changed in place, on success only.
-            cluster: who sends.
-            tag: which of its messages.
-            async_op: return at once, with a `Work`. Of each cluster messages of 64 tags are asked for at a time: one
-                of another tag waits until one of these has come. Four move at a time.
+            cluster: the cluster that sends them.
+            tag: which of its messages, an integer of at most 64 bits.
+            async_op: return a `Work` at once.
 
         Raises:
-            ConfigError: the cluster is this one, or the tag is no integer of 64 bits.
-            MeshMismatch: the message has other types or shapes; it stays where it is.
+            ConfigError: the cluster is this one, or the tag is not such an integer.
+            MeshMismatch: the message has other types or shapes; it can still be received.
             RoundAborted: this peer does not lead its cluster.
-            RoundTimeout: nothing came within `global_timeouts.complete`. What was under way comes with the next call.
+            RoundTimeout: nothing came within `global_timeouts.complete`. A message under way comes with the next call.
         """
         engine = self._calls
         return answered(
@@ -347,15 +374,15 @@ class CollectiveCalls:
         )
 
     def gather(self, clusters: int, timeout: float | None = None) -> None:
-        """Take part in calls from now on, and wait until so many clusters do, this one included.
+        """Take part in collective calls from now on, and wait until that many clusters do.
 
         Args:
-            clusters: how many.
+            clusters: how many, this one included; at least 1.
             timeout: seconds; by default `global_timeouts.form`.
 
         Raises:
-            ConfigError: the number is none, or below 1, or the timeout is no time.
-            RoundTimeout: naming those that take part.
+            ConfigError: `clusters` is not a whole number of at least 1, or `timeout` is not a number of seconds.
+            RoundTimeout: fewer take part by then; those that do are named.
         """
         self._calls.gather(clusters, self._calls.form if timeout is None else timeout)
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 else:
 
     class _MeshMethods:
-        """What policies call of a peer (`sync.mesh.Mesh`) is done by the `TrainingMesh` that it has while it runs."""
+        """Passes on what policies call (`sync.mesh.Mesh`) to the `TrainingMesh` that a peer has while it runs."""
 
         def __getattr__(self, name: str) -> Any:
             if name not in _NAMES:
@@ -83,7 +83,10 @@ class Peer(CollectiveCalls, _MeshMethods):
     """One worker's place in the mesh.
 
     Args:
-        config: who we are and where; checked before anything runs.
+        config: this worker's name, addresses and timeouts; see `docs/parameters.md`.
+
+    Raises:
+        ConfigError: it is not a `Config`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -134,8 +137,8 @@ class Peer(CollectiveCalls, _MeshMethods):
             TurnedAway, VersionMismatch: every seed refused us for good.
             Exhausted: this process or its machine has no more threads, descriptors or memory.
             PeerClosed: it was closed meanwhile, by another thread or a signal handler.
-            LocalProtocolError: it has been started before, or closed as it started. One whose start failed may be
-                started again.
+            LocalProtocolError: it has been started before, or closed while it started. After a start that failed by
+                itself it may be started again.
         """
         if self._handle is not None or self._unwanted:
             raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
@@ -171,10 +174,10 @@ class Peer(CollectiveCalls, _MeshMethods):
 
     @classmethod
     def running(cls) -> list[Peer]:
-        """The peers that were started in this process and not closed, the first one first.
+        """The peers that were started in this process and not closed since, in that order.
 
-        A peer runs on when the name that it had is given to something else, as by a notebook's cell that is run again;
-        here it can be had, and closed.
+        A peer goes on running when its variable is assigned to something else, as when a notebook's cell is run again.
+        Here it can still be found, and closed.
         """
         return [p for p in started() if not (p._closed or p._handle is None or p._handle.left_behind)]
 
@@ -188,14 +191,14 @@ class Peer(CollectiveCalls, _MeshMethods):
         self._mesh, self._engine = mesh, engine
 
     def close(self) -> None:
-        """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end.
+        """Say goodbye to the mesh and stop. May be called several times, and by several threads: all wait for the end.
 
-        An interrupt (Ctrl-C) cuts it short: the peer stops at once, and the others notice a death. What a second one
-        keeps from its end, the next call brings there. A start under way ends with `PeerClosed`; one that has only just
-        begun does so once there is something to end, and is not waited for.
+        An interrupt (Ctrl-C) cuts the goodbye short: the peer stops at once, and the others notice a death. If a second
+        interrupt cuts that short as well, the next call finishes it. A `start` under way in another thread raises
+        `PeerClosed`; one that has only just begun does so a little later, and is not waited for.
 
         Raises:
-            LocalProtocolError: a callback of `on_event` called it, whose thread it would wait for.
+            LocalProtocolError: a callback of `on_event` called it, which runs on the thread that it would wait for.
         """
         starting, handle = self._starting, self._handle
         if handle.left_behind if handle is not None else not starting:
@@ -263,12 +266,15 @@ class Peer(CollectiveCalls, _MeshMethods):
         self._closed = True
 
     def drain(self) -> None:
-        """Ask this worker to leave after its next committed round: `steps` ends then. From any thread.
+        """Ask this worker to leave after its next committed round: then `steps` ends. May be called from any thread.
 
-        That is a round of a policy or of a collective call, once a state is shared; before that, there is none to wait
-        for. Only `steps` looks, before each batch: a program that is not in it is told by the events `life` and `phase`
-        that it was asked, by `drained` that it may leave, and goes on until it calls `close`. Without a quorum there is
-        no such round: the inner step that waits for one raises `PeerClosed` after `global_timeouts.stall`.
+        The round may be one of a policy or of a collective call. As long as no state is shared, none is waited for.
+        Only `steps` ends by itself. A program that does not use it hears of the request by the events `life` and
+        `phase`, finds `drained` True once it may leave, and then has to call `close`. Without a quorum there is no such
+        round: the inner step that waits for one raises `PeerClosed` after `global_timeouts.stall`.
+
+        Raises:
+            PeerClosed: the peer was not started.
         """
         reached = self._reached()
         if self._draining_from is None:
@@ -278,16 +284,21 @@ class Peer(CollectiveCalls, _MeshMethods):
                 self._lived.draining()
 
     def steps(self, loader: Iterable[T]) -> Iterator[T]:
-        """Yield the batches of `loader` until it ends or this worker has drained: a loop around it ends with `drained`.
+        """Yield the batches of `loader` until it ends or this worker has drained.
 
-        Where the loader draws them from an `ElasticSampler`, a batch that is followed by the next one without an inner
-        step is given again: what the program iterates over is this, and whatever draws ahead belongs inside of it.
+        A loop around it, as over epochs, has to end when `drained` is True.
+
+        If the loader's `batch_sampler` is an `ElasticSampler`, a batch is given again later if the program asks for the
+        next one without an inner step in between. So iterate over this itself; a prefetcher belongs inside, as in
+        `peer.steps(sampler.over(prefetcher))`.
+
+        Args:
+            loader: what yields the batches, such as a `DataLoader`.
 
         Raises:
-            ConfigError: such a loader gives batches in another order than it draws them in; or it is none.
-            PeerClosed: the peer is closed, or was not started; or this worker has drained, and it was called a thousand
-                times since, each time in vain: a loop without an end that does not look at `drained` would go round for
-                ever, and this worker never leave.
+            ConfigError: the loader is not iterable, or is a loader of an `ElasticSampler` with `in_order=False`.
+            PeerClosed: the peer is closed, or was not started; or it was called a thousand times after this worker had
+                drained, by a loop that does not look at `drained` and would never end.
         """
         _ = self._running
         batches = _counted(loader)
@@ -305,7 +316,11 @@ class Peer(CollectiveCalls, _MeshMethods):
 
     @property
     def drained(self) -> bool:
-        """Whether this worker was asked to leave and may: the round after which it does is over."""
+        """Whether this worker was asked to leave and may do so now: the round that it had to wait for is over.
+
+        Raises:
+            PeerClosed: the peer was not started.
+        """
         if self._training.left_together is not None:
             return self._training.left_together
         if self._draining_from is None:
@@ -327,22 +342,22 @@ class Peer(CollectiveCalls, _MeshMethods):
 
     @property
     def id(self) -> PeerId:
-        """This peer's id."""
+        """This peer's id, 32 hexadecimal digits. Without a `data_dir` each start has another one."""
         return self._running.id
 
     @property
     def cluster(self) -> ClusterId:
-        """The cluster that it belongs to."""
+        """The name of its cluster."""
         return self.config.cluster_id
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """The host and port where it listens; `str` makes `host:port` of it."""
         return self._running.address
 
     @property
     def state(self) -> str:
-        """Where it is in its life; see `docs/life.md`. A peer that neither trained nor called anything stays INIT."""
+        """Its state in the table LIFE of `docs/life.md`; INIT for one that has neither trained nor called anything."""
         return self._lived.state if self._lived is not None else "INIT"
 
     @property
@@ -380,16 +395,17 @@ class Peer(CollectiveCalls, _MeshMethods):
         return found
 
     def stats(self) -> dict[str, Any]:
-        """Counters and latencies of this process; times in seconds."""
+        """Counters and latencies of this peer, times in seconds; the keys are in `docs/reference.md`."""
         found: dict[str, Any] = self._answering.view("stats")
         return found
 
     def on_event(self, callback: EventCallback) -> None:
-        """Have `callback` called with a flat dict (`kind`, `time`, particulars) for everything that happens.
+        """Have `callback` called with a dict for each event: `kind`, `time` (seconds since 1970), and its own fields.
 
-        It runs on the peer's thread: it must be quick, and what would wait for the peer is refused there with
-        `LocalProtocolError`. What it raises is logged, if nothing like it was in ten minutes, and it is told of the
-        next event all the same.
+        The events are in `docs/reference.md`. To hear of all of them, register before the peer is started. The callback
+        runs on the peer's own thread: it must be quick, and may not wait for the peer, which raises
+        `LocalProtocolError` there. An exception in it is logged, the same one once in ten minutes, and the callback is
+        called for later events all the same.
 
         Raises:
             ConfigError: it is not callable.

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Work(Generic[T]):
-    """The answer to a call with `async_op=True`. Until it is there, the call's tensors belong to the call."""
+    """The pending result of a call with `async_op=True`. Do not touch the call's tensors before it is done."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Work(Generic[T]):
         return f"<Work {self._name} {state}>"
 
     def wait(self, timeout: float | None = None) -> T:
-        """Wait until the call has ended, and give its result.
+        """Wait until the call has ended, and return its result.
 
         Args:
-            timeout: seconds to wait; without it, as long as the call's own deadlines let it take. A wait that ends
-                earlier ends nothing: the call goes on.
+            timeout: seconds to wait; None waits as long as the call takes, which has deadlines of its own. When it is
+                over, the call itself goes on.
 
         Raises:
-            ConfigError: the timeout is no time.
-            TimeoutError: it is still under way.
-            IctError: what made the call fail. Its tensors are untouched.
-            PeerClosed: it was under way when this process was forked from its own.
-            LocalProtocolError: it is under way, and a callback of `on_event` asked, whose thread has to end it.
+            ConfigError: `timeout` is not a number of seconds.
+            TimeoutError: the call is still under way.
+            IctError: the call failed with this. Its tensors are untouched.
+            PeerClosed: the call was under way in another process, from which this one was forked.
+            LocalProtocolError: a callback of `on_event` asked, on the thread that would have to finish the call.
         """
         timeout = None if timeout is None else checked_timeout(timeout)
         if os.getpid() != self._process and not self.done():  # nobody is here who would end it
@@ -84,11 +84,11 @@ class Work(Generic[T]):
             del self  # an error knows its frames: they must not know who knows the error
 
     def done(self) -> bool:
-        """Whether the call has ended, either way."""
+        """Whether the call has ended, with a result or an error."""
         return self._future.done()
 
     def exception(self) -> BaseException | None:
-        """What made the call fail; None if it succeeded or is still under way."""
+        """The error with which the call failed; None if it succeeded or is still under way."""
         self._hear()
         return self._future.exception() if self._future.done() else None
 
@@ -100,10 +100,10 @@ class Work(Generic[T]):
 
 
 def checked_timeout(timeout: object) -> float:
-    """Take any kind of number for seconds that somebody waits; so long that nobody lives to see it, if it is more.
+    """Convert a timeout, a number of any kind, to seconds that a thread can wait: the most of those, if it is more.
 
     Raises:
-        ConfigError: it is none, or below 0.
+        ConfigError: it is not a number, or below 0.
     """
     try:
         fits = isinstance(timeout, SupportsFloat) and bool(timeout >= 0)  # type: ignore[operator]  # nan is not

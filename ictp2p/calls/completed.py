@@ -1,4 +1,4 @@
-"""What a call that was a round of the mesh comes to, for every worker of every cluster in it."""
+"""The result of a call that was a round of the mesh, for every worker of every cluster in it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Completed(msgspec.Struct, frozen=True, array_like=True):
     clusters: tuple[ClusterId, ...]
     """Whose contributions are in it."""
     seconds: float
-    """From READY to the decision, at this cluster's leader."""
+    """From when this cluster's leader was ready for the round to the decision."""
     bytes_sent: int
-    """By this cluster's leader."""
+    """By this cluster's leader, to other clusters."""
     bytes_received: int
-    """By this cluster's leader."""
+    """By this cluster's leader, from other clusters."""
     plan: str
-    """Kind of the schedule."""
+    """The kind of schedule by which clusters exchanged their parts."""
     reason: str
-    """Why that one."""
+    """Why that schedule was chosen."""
     workers: tuple[PeerId, ...] = ()
     """Those of this cluster whose tensors are in it."""

@@ -370,7 +370,7 @@ def checked_tag(tag: int) -> int:
     """A tag as the wire carries it; any kind of integer will do.
 
     Raises:
-        ConfigError: it is none, or takes more than 64 bits.
+        ConfigError: it is not an integer, or takes more than 64 bits.
     """
     try:
         number = operator.index(tag)

@@ -40,12 +40,12 @@ Run = Callable[[Call[Completed]], Completed]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What every cluster brought."""
+    """The tensors of every cluster."""
 
     round: int
     """Number of the round; the same everywhere."""
     tensors: dict[ClusterId, list[Tensor]]
-    """By cluster, in the order of the round; a list as long as was brought."""
+    """By cluster, in the order of the round: a list of as many tensors as each worker gave, of the same shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Scattered:
     round: int
     """Number of the round; the same everywhere."""
     clusters: tuple[ClusterId, ...]
-    """Whose contributions are in it, and in which order the parts lie."""
+    """Whose contributions are in it; the first of them has the first part, and so on."""
     start: int
-    """First element of the part, where all tensors stand one behind the other."""
+    """First element of the part, in the flat vector of all tensors, each behind the one before."""
     stop: int
-    """One behind its last element."""
+    """One past its last element."""
     part: Tensor
-    """The elements, flat."""
+    """The `stop - start` elements, a flat tensor."""
 
 
 class Reduce(SumCall):

@@ -36,8 +36,8 @@ class Bundle:
         written: whether the call changes them.
 
     Raises:
-        ConfigError: there are none, or one is no tensor with memory of its own, of a type that can travel, or cannot
-            be written; it is named.
+        ConfigError: there are none; or one is not a tensor, has no memory of its own, is of a type that cannot be sent,
+            or cannot be written to; it is named.
     """
 
     def __init__(self, tensors: Tensor | Sequence[Tensor], *, written: bool = False) -> None:
@@ -138,10 +138,10 @@ def unusable(tensor: Tensor, written: bool) -> str:
 
 
 def as_weight(weight: object) -> float:
-    """Take any kind of number for a weight; a text is none, and what no float holds is infinite.
+    """Convert a weight, a number of any kind, to a float; one that no float holds is infinite.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a number; text is not, whatever it says.
     """
     try:
         return float("" if isinstance(weight, str) else weight)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ class Addend:
     """What one worker brings to a sum or mean.
 
     Raises:
-        ConfigError: the tensors cannot be added up, or the operation or the weight is none.
+        ConfigError: the tensors cannot be added up, there is no such operation, or the weight is out of range.
     """
 
     bundle: Bundle
