@@ -99,7 +99,7 @@ class PolicyCallback(TrainerCallback):
         sampler = self._embedded.sampler
         # Of a state that was loaded it is what it was then, but where the trainer goes on with that.
         found = state.train_batch_size if args.auto_find_batch_size else None
-        batch = (found or args.train_batch_size) if sampler is None else sampler.batch
+        batch = (found or args.train_batch_size) if sampler is None else sampler.batch_size
         self.policy.weight = float(tokens or batch * args.gradient_accumulation_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:

@@ -54,7 +54,9 @@ T = TypeVar("T")
 
 
 class ElasticSampler(Sampler[list[int]]):
-    """Batches of indices, as a `batch_sampler`; give it to the policy too. So many per inner step as `accumulate` says.
+    """A `batch_sampler` for a `DataLoader`: each sample is trained once per epoch, by one worker of all clusters.
+
+    Give it to the policy as well. Each inner step takes `accumulate` batches.
 
     ```python
     sampler = ictp2p.ElasticSampler(len(data), 32, epochs=3)
@@ -69,36 +71,43 @@ class ElasticSampler(Sampler[list[int]]):
     name = "samples"
 
     def __init__(
-        self, size: int, batch: int, *, accumulate: int = 1, seed: int = 0, epochs: int | None = None, keep: int = 8
+        self,
+        size: int,
+        batch_size: int,
+        *,
+        accumulate: int = 1,
+        seed: int = 0,
+        epochs: int | None = None,
+        keep: int = 8,
     ) -> None:
-        """Set it up. All settings must be the same everywhere.
+        """Set it up. All settings must be the same on all workers of all clusters.
 
         Args:
-            size: number of samples.
-            batch: samples per batch; those of the permutation's last step may be smaller.
-            accumulate: batches whose gradients are added up before each inner step, all of them in every step.
-            seed: of the permutations.
-            epochs: after which the training is finished; None for no end.
-            keep: rounds that a cluster may miss before others train what was leased to it.
+            size: number of samples in the data set.
+            batch_size: samples per batch; the batches of an epoch's last inner step may be smaller.
+            accumulate: batches whose gradients are added up before each inner step, the same number in every step.
+            seed: of the permutations of the samples, a new one for each epoch.
+            epochs: number of epochs after which training is finished; None for no end.
+            keep: rounds that a cluster may miss before others train the samples that were leased to it.
 
         Raises:
             ConfigError: a value is out of range.
         """
-        size, batch = options.whole("size", size, 1), options.whole("batch", batch, 1)
+        size, batch_size = options.whole("size", size, 1), options.whole("batch_size", batch_size, 1)
         accumulate, keep = options.whole("accumulate", accumulate, 1), options.whole("keep", keep, 1)
         seed = options.whole("seed", seed)
         epochs = None if epochs is None else options.whole("epochs", epochs, 1)
         if size > _LARGEST:
             raise ConfigError(f"size {shown(size)} is not from 1 to {_LARGEST}")
-        if 0 < size % (batch * accumulate) < accumulate:
+        if 0 < size % (batch_size * accumulate) < accumulate:
             raise ConfigError(f"size {size!r} leaves less than a sample for each of the {accumulate} last batches")
-        self.batch = batch
-        """Samples per batch."""
+        self.batch_size = batch_size
+        """Samples per batch, by the name that torch's own samplers have for it."""
         self.accumulate = accumulate
         """Batches per inner step."""
         self._size = size
         self._seed, self._epochs, self._keep = seed, epochs, keep
-        self._blocks = math.ceil(size / (batch * accumulate))
+        self._blocks = math.ceil(size / (batch_size * accumulate))
         self._leases = Leases(self._blocks, epochs, keep)
         self.entries, self.counters = self._leases.entries, self._leases.counters
         self._cluster: ClusterId | None = None
@@ -137,22 +146,22 @@ class ElasticSampler(Sampler[list[int]]):
         self._ran_out = True
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
+        """The batches of a whole epoch in all clusters together: nobody can know how many of them come here."""
         return self._blocks * self.accumulate
 
     def over(self, loader: Iterable[T]) -> Batches[T]:
-        """What `loader` gives, counted as it is given, so that a batch without a step is given again.
+        """Iterate over `loader` and count its batches, so that one with which no step was taken is given again.
 
-        `Peer.steps` does so where the loader has this sampler as its `batch_sampler`; a loop of another kind, or around
-        another kind of loader, takes its batches from here. Whatever draws ahead of the program belongs inside of it.
-        With both, this belongs inside: `peer.steps(sampler.over(loader))`.
+        `Peer.steps` does this for a loader that has this sampler as its `batch_sampler`. A loop without it, or around
+        a loader of another kind, takes its batches from here. A prefetcher belongs inside: `sampler.over(prefetcher)`.
+        With `Peer.steps`, this belongs inside too: `peer.steps(sampler.over(loader))`.
 
         Args:
-            loader: each thing that it gives is one batch of this sampler, in the order in which they were drawn.
+            loader: yields one item for each batch of this sampler, in the order in which they were drawn.
 
         Raises:
-            ConfigError: it gives them in another order, or those of another sampler; or, with the first batch, they are
-                counted inside of it already.
+            ConfigError: it yields them in another order, or has another sampler; or, with the first batch, its batches
+                are counted inside of it already.
         """
         other = getattr(loader, "batch_sampler", self)
         if isinstance(other, ElasticSampler) and other is not self:
@@ -160,13 +169,13 @@ class ElasticSampler(Sampler[list[int]]):
         return loader if isinstance(loader, Batches) else Batches(self, self._hand, self._gave, loader)
 
     def skip(self) -> None:
-        """Leave the batches in hand out of this epoch: they count as trained, and are not given again.
+        """Leave the batches of the current step out of this epoch: they count as trained, and are not given again.
 
-        For what the program does not want to train, instead of a step with it. It is all batches of a step, after the
-        last of them was given. They count with the next step of this worker.
+        For samples that the program does not want to train: call it instead of the inner step, after the last batch of
+        the step was given. They are counted with the next step of this worker.
 
         Raises:
-            LocalProtocolError: there is none, or not all that one step takes.
+            LocalProtocolError: not all batches of a step were given.
         """
         block = self._hand.first()
         self._passed.leave_out(block)
@@ -174,10 +183,10 @@ class ElasticSampler(Sampler[list[int]]):
         self._hand.take()
 
     def leave_out(self) -> None:
-        """Do as `skip` where the step is taken all the same, without their gradients, as a trainer takes one each time.
+        """As `skip`, for a trainer that takes the inner step all the same, without the gradients of these batches.
 
         Raises:
-            LocalProtocolError: there is none, or not all that one step takes.
+            LocalProtocolError: not all batches of a step were given.
         """
         self._passed.leave_out(self._hand.first())
 
@@ -197,15 +206,15 @@ class ElasticSampler(Sampler[list[int]]):
         return self._epochs is not None and self.epoch >= self._epochs
 
     def drain(self) -> None:
-        """Be finished, whatever is left for others: `Peer.steps` ends because this worker has drained."""
+        """Be finished, and leave the rest to others: `Peer.steps` calls it when this worker has drained."""
         self._drained = True
 
     def state_dict(self) -> dict[str, Any]:
-        """What is in this cluster's model beside the agreed one. All else is in the global state."""
+        """Which samples this cluster has trained since the agreed state. All else is in the global state."""
         return self._trained.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there, with a model that it fits."""
+        """Go on from a `state_dict`, which must be of the same time as the model."""
         self._trained.load_state_dict(state_dict)
         self._sort()
 
@@ -214,7 +223,7 @@ class ElasticSampler(Sampler[list[int]]):
     def describe(self) -> Sequence[tuple[str, str]]:
         """Its settings, which must be equal everywhere, in words."""
         epochs = "endless" if self._epochs is None else str(self._epochs)
-        batches = f"{self.accumulate} batches of {self.batch} a step"
+        batches = f"{self.accumulate} batches of {self.batch_size} a step"
         return [("samples", f"{self._size}, {batches}, seed {self._seed}, {epochs} epochs, kept {self._keep} rounds")]
 
     def note(self) -> bytes:
@@ -352,7 +361,7 @@ class ElasticSampler(Sampler[list[int]]):
         return self._hand.blocks(self.epoch) | self._passed.blocks(self.epoch)
 
     def _indices(self, epoch: int, block: int) -> list[int]:
-        start, length = block * self.batch * self.accumulate, self.batch * self.accumulate
+        start, length = block * self.batch_size * self.accumulate, self.batch_size * self.accumulate
         positions = np.arange(start, min(self._size, start + length), dtype=np.uint64)
         found: list[int] = shuffled(positions, self._size, self._seed, epoch).tolist()
         return found

@@ -322,7 +322,7 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
         assert len(sampler) == 2
         model = Tally(4)
         inner = torch.optim.SGD(model.parameters(), lr=1.0)
-        with LocalSGD(mesh, model, inner, sampler=sampler), pytest.raises(LocalProtocolError, match="one step"):
+        with LocalSGD(mesh, model, inner, sampler=sampler), pytest.raises(LocalProtocolError, match="accumulate = 1"):
             inner.step()
 
     make_world(a=1).run(a_0=body)
@@ -334,7 +334,7 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
     ("settings", "match"),
     [
         ({"size": 0}, "size 0"),
-        ({"batch": 0}, "batch 0"),
+        ({"batch_size": 0}, "batch_size 0"),
         ({"accumulate": 0}, "accumulate 0"),
         ({"size": 17, "accumulate": 4}, "size 17 leaves less than a sample for each of the 4 last batches"),
         ({"epochs": 0}, "epochs 0"),
@@ -342,7 +342,7 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
         ({"size": "x"}, "size 'x'"),
         ({"size": 4.5}, "size 4.5"),
         ({"size": 2**53 + 1}, "size 9007199254740993"),
-        ({"batch": None}, "batch None"),
+        ({"batch_size": None}, "batch_size None"),
         ({"accumulate": "x"}, "accumulate 'x'"),
         ({"epochs": 1.5}, "epochs 1.5"),
         ({"keep": 1.5}, "keep 1.5"),
@@ -351,7 +351,7 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        ElasticSampler(**{"size": 4, "batch": 2, **settings})
+        ElasticSampler(**{"size": 4, "batch_size": 2, **settings})
 
 
 def finish(world: Any, threads: list[Any]) -> None:

@@ -15,8 +15,8 @@ MUTATIONS: Final = (
     Mutation(
         "one-batch-counts-for-a-step",
         "Of gradients that are accumulated all samples count, or none.",
-        "self._blocks = math.ceil(size / (batch * accumulate))",
-        "self._blocks = math.ceil(size / batch)",
+        "self._blocks = math.ceil(size / (batch_size * accumulate))",
+        "self._blocks = math.ceil(size / batch_size)",
         ("sync/samples/test_sampler.py::test_gradients_that_are_accumulated_count_as_a_whole",),
     ),
     Mutation(
