@@ -241,7 +241,7 @@ class AsyncPeer:
         """
         if self._closed:
             return self._departure.released.is_set()
-        if self.failure is not None or not hasattr(self, "participation"):
+        if self.failure is not None or not self.assembled:
             await self.close()
             return False
         try:
@@ -269,7 +269,7 @@ class AsyncPeer:
 
     async def _close(self) -> None:
         steps: list[Step] = []
-        if hasattr(self, "participation"):
+        if self.assembled:
             steps += [self._wake, self.participation.closed, self.bulk.close, self.driver.close]
         steps.append(self.health.rest)
         if self._store is not None:
@@ -304,10 +304,6 @@ class AsyncPeer:
         if self._closed:
             raise PeerClosed("the peer is closed")
 
-    def _check_begun(self) -> None:
-        if not hasattr(self, "participation"):
-            raise PeerClosed("start the peer before it is used: `async with peer:`, or `await peer.start()`")
-
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -334,8 +330,27 @@ class AsyncPeer:
         Raises:
             PeerClosed: it was never started.
         """
-        self._check_begun()
+        self.check_assembled()
         return self.reception.address
+
+    @property
+    def assembled(self) -> bool:
+        """Whether a start has put its parts together: before that nothing can be asked of them."""
+        return hasattr(self, "participation")
+
+    def check_assembled(self) -> None:
+        """See that something can be asked of them.
+
+        Raises:
+            PeerClosed: nothing can yet.
+        """
+        if not self.assembled:
+            raise PeerClosed("the peer is not running yet: start it, and wait until it has started")
+
+    @property
+    def leader(self) -> PeerId | None:
+        """Who leads this cluster, as far as this peer knows."""
+        return self.core.leader if self.assembled else None
 
     @property
     def agreed_state(self) -> StateRef | None:
@@ -348,7 +363,7 @@ class AsyncPeer:
         return self._decided.lineage if self._decided else b""
 
     def __repr__(self) -> str:
-        role = "leads" if hasattr(self, "core") and self.core.leading else "in"
+        role = "leads" if self.assembled and self.core.leading else "in"
         return f"<AsyncPeer {self.id[:8]} {role} {self.cluster}>"
 
     # ------------------------------------------------------------ what the training side uses
@@ -418,7 +433,7 @@ class AsyncPeer:
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
         self._check()
-        self._check_begun()
+        self.check_assembled()
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
@@ -431,7 +446,7 @@ class AsyncPeer:
         Raises:
             PeerClosed: it was never started.
         """
-        self._check_begun()
+        self.check_assembled()
         return status_of(self.core, *self.life(), self.clock())
 
     # ------------------------------------------------------------ what is told

@@ -57,9 +57,9 @@ async def test_a_peer_that_was_never_started_says_so() -> None:
     """Regression: it had no attribute 'reception', or 'core', of which nobody who read that had heard."""
     peer = AsyncPeer(config("a"))
     for use in (lambda: peer.address, peer.status):
-        with pytest.raises(PeerClosed, match="start the peer before it is used"):
+        with pytest.raises(PeerClosed, match="not running yet"):
             use()
-    with pytest.raises(PeerClosed, match="start the peer before it is used"):
+    with pytest.raises(PeerClosed, match="not running yet"):
         await peer.reduce(reduction(1.0))
 
 

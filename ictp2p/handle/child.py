@@ -85,7 +85,7 @@ class Child:
         self._end.send(messages.encode(number, message))
 
     def _tell_facts(self) -> None:
-        if not hasattr(self, "peer") or not hasattr(self.peer, "core"):
+        if not hasattr(self, "peer") or not self.peer.assembled:
             return
         facts = self._seen()
         if facts != self._facts:
@@ -96,7 +96,7 @@ class Child:
         peer = self.peer
         clusters = len(peer.core.m.mesh.alive())
         address = str(peer.address)
-        return to_training.Facts(peer.core.leader, clusters, address, peer.agreed_state, peer.lineage)
+        return to_training.Facts(peer.leader, clusters, address, peer.agreed_state, peer.lineage)
 
     # ------------------------------------------------------------ what the training program says
 

@@ -104,6 +104,8 @@ class ProcessHandle:
     @property
     def address(self) -> Address:
         """Where the peer listens."""
+        if not self._facts.address:
+            raise PeerClosed("the peer is not running yet: start it, and wait until it has started")
         return Address.parse(self._facts.address)
 
     @property

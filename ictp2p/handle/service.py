@@ -61,6 +61,7 @@ class PeerService:
 
     def view(self, name: str) -> Any:
         """Plain data for people: one of `VIEWS`."""
+        self.peer.check_assembled()
         return VIEWS[name](self.peer)
 
     # ------------------------------------------------------------ rosters and state

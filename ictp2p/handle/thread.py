@@ -76,12 +76,12 @@ class ThreadHandle:
     @property
     def leader(self) -> PeerId | None:
         """Who leads this cluster."""
-        return self._peer.core.leader
+        return self._peer.leader
 
     @property
     def clusters(self) -> int:
         """How many clusters are alive."""
-        return len(self._peer.core.m.mesh.alive())
+        return len(self._peer.core.m.mesh.alive()) if self._peer.assembled else 0
 
     @property
     def agreed(self) -> StateRef | None:

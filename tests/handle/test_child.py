@@ -32,7 +32,9 @@ TURNS = 12
 
 
 class Busy:
-    """A peer whose rounds never end by themselves."""
+    """A peer whose rounds never end by themselves, and of whom nothing else is asked."""
+
+    assembled = False
 
     async def reduce(self, work: Reduction) -> Outcome:
         found: Outcome = await asyncio.get_running_loop().create_future()

@@ -14,8 +14,10 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,14 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.disk import FileDisk
 from ictp2p.errors import PeerClosed
-from ictp2p.handle import Ended, line, process, thread, to_training
+from ictp2p.handle import Ended, Handle, line, process, thread, to_training
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.questions import Questions
 from ictp2p.handle.requests import Requests
+from ictp2p.handle.service import VIEWS
+from ictp2p.handle.thread import beside
 from tests.handle.homes import PATIENCE, ROOT, TOKEN, config
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -281,6 +285,19 @@ def test_a_peer_is_closed_even_by_what_is_deleted_when_the_interpreter_ends(isol
     script = [sys.executable, "-c", LATE, TOKEN, isolation]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "closed\n", "")
+
+
+@pytest.mark.parametrize("home", [beside, ProcessHandle])
+def test_a_peer_that_is_still_to_start_says_so_wherever_it_lives(home: Callable[..., Handle]) -> None:
+    """Regression: it had no attribute 'core' for whoever looked at it while it began, or an address that is not one."""
+    handle = home(config("a"), lambda kind, fields: None)
+    try:
+        assert (handle.leader, handle.clusters, handle.agreed) == (None, 0, None)
+        for look in (lambda: handle.address, *(partial(handle.view, name) for name in VIEWS)):
+            with pytest.raises(PeerClosed, match="not running yet"):
+                look()
+    finally:
+        handle.close()
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
