@@ -230,6 +230,11 @@ class BulkConnection(Inbound):
         return self._outbound.written if self.closed else self._outbound.flushed
 
     @property
+    def acknowledged(self) -> int:
+        """Of these, bytes that the other end's kernel has acknowledged, or of which ours says nothing."""
+        return self.flushed - (0 if self.closed else kernel.unacknowledged(self.transport))
+
+    @property
     def idle(self) -> bool:
         """Whether nobody uses it."""
         return not self._users

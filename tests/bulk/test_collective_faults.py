@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from ictp2p.bulk import BulkProfile
-from ictp2p.bulk.collective import Hold
+from ictp2p.bulk import BulkProfile, kernel
+from ictp2p.bulk.collective import Attached, Hold
 from ictp2p.bulk.frames import Header, Kind, read_header
 from ictp2p.bulk.inbound import CHUNKS, Inbound
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
@@ -412,6 +413,30 @@ async def test_an_attempt_that_a_slow_line_was_given_up_for_does_not_take_the_ne
         assert all(bool((out == 3).all()) for (out,) in outputs)
     else:
         await asyncio.gather(*second, return_exceptions=True)
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["a slow line", "a dead one"])
+async def test_a_slow_line_gets_on_while_its_kernel_takes_nothing(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    """Regression: a kernel takes more only once it has much room, and at 10 Mbit/s took longer for that than a second.
+
+    What arrives in the meantime tells a slow line from a dead one.
+    """
+    world = mesh(2, profile=BulkProfile(sealed=False, stall=10.0))
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 1)
+    hold = Hold(None, world.names[1], bytes(16), connection, lambda: 0.0, lambda *_: None)  # type: ignore[arg-type]
+    attached = Attached([hold], lambda _: None, lambda *_: None, 10.0)
+    transport, left = connection.transport, itertools.count(10**6, -arrives)
+    transport.frozen = True
+    monkeypatch.setattr(kernel, "unacknowledged", lambda _: next(left))
+    connection.send(Kind.ALIVE, body=bytes(1000))
+    aborting = asyncio.ensure_future(attached.abort("for a test", ()))
+    await asyncio.sleep(1.5)
+    transport.frozen = False
+    transport._wake()
+    await aborting
+    assert connection.closed is not arrives
 
 
 @pytest.mark.parametrize("stall", [3.0, 10.0], ids=["local", "lan"])

@@ -84,6 +84,13 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "slow-as-its-kernel-takes",
+        "A slow line gets on while its other end acknowledges, though its kernel takes nothing meanwhile.",
+        "connection.acknowledged <= before:",
+        "connection.flushed <= before:",
+        ("bulk/test_collective_faults.py::test_a_slow_line_gets_on_while_its_kernel_takes_nothing",),
+    ),
+    Mutation(
         "waits-for-what-no-attempt-follows",
         "Who calls without agreement waits a second for what leaves, and no longer.",
         "        if any(hold.call is not UNSAID for hold in self._holds.values()):\n",
