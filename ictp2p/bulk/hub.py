@@ -235,7 +235,7 @@ class Bulk:
             NetworkError: no connection, it was lost, or the time is over.
         """
         result = await self.probing.probe(peer, size, timeout)
-        if result.size:  # else it was no longer wanted before it was its turn
+        if result.size:  # else it was no longer wanted before it was its turn, or before its second frame
             self._report(peer, "out", result.size, result.seconds, result.limited, ended=result.told, probe=True)
         return result
 

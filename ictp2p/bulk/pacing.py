@@ -100,8 +100,7 @@ class Blast:
     the window is open by then, and right after such a heap arrived the rate is that of the line.
     """
 
-    def __init__(self, now: float) -> None:
-        self._began = now
+    def __init__(self) -> None:
         self._arrived: list[tuple[float, int]] = []
         """When how many bytes had come in all."""
 
@@ -113,11 +112,14 @@ class Blast:
             del self._arrived[1:-1:2]
 
     def sample(self) -> tuple[int, float, bool]:
-        """Give (bytes, seconds, whether the link can do more than this shows) of the whole; there was a frame."""
+        """Give (bytes, seconds, whether the link can do more than this shows); there was a frame.
+
+        Of the first one nobody knows how long it took: only what came behind it counts, of however few.
+        """
         (first, opening), (last, total) = self._arrived[0], self._arrived[-1]
-        if len(self._arrived) <= _BUSY_FRAMES or last <= first:
-            return total, max(1e-6, last - self._began), True
         size, seconds = total - opening, last - first
+        if len(self._arrived) <= _BUSY_FRAMES or seconds <= 0:
+            return size, max(1e-6, seconds), True
         middle = [(at, so_far) for at, so_far in self._arrived if _OPEN * seconds <= at - first <= _LATE * seconds]
         rate = min(((total - so_far) / (last - at) for at, so_far in middle), default=0.0)
         return size, size / rate if rate else seconds, False

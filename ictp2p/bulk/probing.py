@@ -171,7 +171,7 @@ class _Blasts:
             return None
         if tag not in self._going and len(self._going) >= _AT_ONCE:
             self._going.clear()
-        blast = self._going.setdefault(tag, Blast(now))
+        blast = self._going.setdefault(tag, Blast())
         blast.add(header.length, now)
         if header.second > header.length:
             return None

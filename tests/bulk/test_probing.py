@@ -15,6 +15,7 @@ from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Probe
 from ictp2p.bulk.turns import Turn
 from ictp2p.errors import ConfigError, ConnectionLost
+from tests.bulk.conftest import TURN
 from tests.garbage import uncollected
 
 Meshes = Callable[..., Any]
@@ -36,9 +37,25 @@ async def test_a_probe_is_measured_by_its_receiver_and_both_ends_hear_it(mesh: M
         await world.bulks[a].probe(b, 0, timeout=5)
 
 
-async def test_a_tiny_probe_is_measured_too(mesh: Meshes) -> None:
+async def test_a_tiny_probe_is_measured_too_and_shows_nothing(mesh: Meshes) -> None:
     world = mesh(2)
-    assert (await world.bulks[world.names[0]].probe(world.names[1], 1, timeout=5)).size == 1
+    result = await world.bulks[world.names[0]].probe(world.names[1], 1, timeout=5)
+    assert (result.size, result.limited) == (0, True)
+
+
+async def test_a_probe_that_is_cut_short_behind_its_first_frame_does_not_show_more_than_the_line(mesh: Meshes) -> None:
+    """Regression: plans took a line of 10 Mbit/s that nobody had measured for one of a GB/s, as that at least."""
+    world = mesh(2)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    for _, _, end in world.links:
+        end.step = end.other.step = 25
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, 64_000_000, timeout=5))
+    while connection.written < PROBE_CHUNK:
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    assert (await probing).limited
+    assert all(told.size / told.seconds < 25 / TURN for _, _, told in world.samples)
 
 
 async def test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends(mesh: Meshes) -> None:

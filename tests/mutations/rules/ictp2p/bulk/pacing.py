@@ -26,6 +26,15 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "first-frame-in-no-time",
+        "What a probe shows that was cut short behind its first frame is no more than the line carries.",
+        "return size, max(1e-6, seconds), True",
+        "return total, max(1e-6, seconds), True",
+        (
+            "bulk/test_probing.py::test_a_probe_that_is_cut_short_behind_its_first_frame_does_not_show_more_than_the_line",
+        ),
+    ),
+    Mutation(
         "stalls-looked-for-seldom",
         "A stall is found within an eighth of its deadline after it.",
         "CHECKS = 16",
