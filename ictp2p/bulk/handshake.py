@@ -59,12 +59,15 @@ class Handshake:
         """Go on with who answered what we said.
 
         Raises:
-            HandshakeFailed: it is not who we asked for, or not known, or one of us seals and the other does not.
+            HandshakeFailed: it is not who we asked for, or not known, or one of us seals and the other does not, or it
+                has for itself what it did not ask for: we would find none for both ends here, and dial each time anew.
         """
         if (hello.source, hello.target) != (said.target, self._me):
             raise HandshakeFailed(f"{hello.source} answered for {said.target}")
         if hello.sealed != said.sealed:
             raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
+        if hello.beside and said.purpose is not Purpose.TICKET:
+            raise HandshakeFailed(f"{hello.source} took for itself a connection that it had not asked for")
         keys = self._keys(hello.source, transcript(said, hello))
         connection.beside = said.beside or hello.beside
         cipher = cheapest(said.costs, hello.costs)

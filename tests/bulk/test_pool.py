@@ -232,6 +232,17 @@ async def test_of_too_many_the_oldest_goes_and_not_the_first_one(mesh: Meshes) -
     assert [each.closed for each in opened] == [True] * 2 + [False] * MOST_OF_ONE
 
 
+async def test_who_is_dialed_takes_nothing_for_itself_that_it_did_not_ask_for(mesh: Meshes) -> None:
+    """Who dialed would find no connection for both ends the next time, and dial for each call, without end."""
+    world = mesh(2)
+    a, b = world.names
+    world.deaf.add(b)
+    world.bulks[b]._pool._reaching.one_more = lambda ticket: True
+    with pytest.raises(Unreachable, match="took for itself a connection that it had not asked for"):
+        await world.bulks[a].connection(b, 1)
+    assert not world.bulks[a].connections
+
+
 async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:
     world = mesh(2)
     end = await world.dial(*world.names, 1)

@@ -19,4 +19,11 @@ MUTATIONS: Final = (
         "",
         ("bulk/test_pool.py::test_who_does_not_hold_the_keys_is_refused_on_both_sides",),
     ),
+    Mutation(
+        "taken-unasked",
+        "Who is dialed takes a connection for itself only if it had asked for one more.",
+        "        if hello.beside and said.purpose is not Purpose.TICKET:\n",
+        "        if False:\n",
+        ("bulk/test_pool.py::test_who_is_dialed_takes_nothing_for_itself_that_it_did_not_ask_for",),
+    ),
 )
