@@ -235,6 +235,11 @@ class BulkConnection(Inbound):
         return self.flushed - (0 if self.closed else kernel.unacknowledged(self.transport))
 
     @property
+    def wanted_there(self) -> bool:
+        """Whether it is the other end that wanted it: it dialed, or had asked us to."""
+        return not self.dialed or (self.hello is not None and self.hello.purpose is Purpose.TICKET)
+
+    @property
     def idle(self) -> bool:
         """Whether nobody uses it."""
         return not self._users

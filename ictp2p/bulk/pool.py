@@ -43,8 +43,9 @@ from ictp2p.errors import (
 from ictp2p.types import PeerId
 
 MOST_OF_ONE = 40
-"""Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
-asked it for, because only it can dial, and some that ended without our noticing."""
+"""Connections that one peer may keep open to us, be it that it asked us to dial: as many as it may send over
+(`stripes.MOST`), as many as we may have asked it for, because only it can dial, and some that ended without our
+noticing."""
 
 _PARTED = 1024
 """Peers to whom there is no connection any more: how many are remembered."""
@@ -256,9 +257,9 @@ class Pool:
         for arrived in self._arrivals.get(peer, ()):
             arrived.set()
         self._reaching.came(connection)
-        accepted = [each for each in kept if not each.dialed]
-        if len(accepted) > MOST_OF_ONE:
-            oldest = min(accepted, key=lambda each: each.ready_at)  # not the first one, which may be the newest
+        wanted = [each for each in kept if each.wanted_there]
+        if len(wanted) > MOST_OF_ONE:
+            oldest = min(wanted, key=lambda each: each.ready_at)  # not the first one, which may be the newest
             oldest.fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
 
     def closed(self, connection: BulkConnection, error: IctError | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ictp2p.bulk import Bulk, BulkProfile, pool
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.bulk.pool import MOST_OF_ONE
 from ictp2p.errors import HandshakeFailed, NetworkError, PeerClosed, RemoteProtocolError, Unreachable
@@ -217,6 +218,26 @@ async def test_one_peer_keeps_so_many_connections_and_no_more(mesh: Meshes) -> N
     await asyncio.sleep(0)
     assert len(kept) == MOST_OF_ONE
     assert [each.closed for each in opened] == [True] * 3 + [False] * MOST_OF_ONE, "the oldest went"
+    assert await ask(world, 0, 1)
+    assert await ask(world, 1, 0)
+
+
+async def test_what_a_peer_asked_us_to_dial_counts_as_what_it_dialed(mesh: Meshes) -> None:
+    """Regression: whoever asked for it had as many as it liked, unless it counted them itself."""
+    world = mesh(2)
+    a, b = world.names
+    handshake = world.bulks[a]._pool._handshake
+    answer = handshake.answer
+
+    def uncounted(connection: BulkConnection, hello: Hello, *, beside: bool) -> None:
+        answer(connection, hello, beside=beside)
+        connection.dialed = True
+
+    handshake.answer = uncounted
+    for number in range(MOST_OF_ONE + 3):
+        await world.bulks[b].answer_ticket(a, bytes([number] * 16))
+        await asyncio.sleep(0.01)
+    assert len(world.bulks[b]._pool.among(a)) == MOST_OF_ONE
     assert await ask(world, 0, 1)
     assert await ask(world, 1, 0)
 

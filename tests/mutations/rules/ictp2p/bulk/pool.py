@@ -87,15 +87,22 @@ MUTATIONS: Final = (
     Mutation(
         "one-peer-opens-without-end",
         "A member keeps so many connections open to a peer and no more.",
-        "        if len(accepted) > MOST_OF_ONE:\n",
-        "        if not accepted:\n",
+        "        if len(wanted) > MOST_OF_ONE:\n",
+        "        if not wanted:\n",
         ("bulk/test_pool.py::test_one_peer_keeps_so_many_connections_and_no_more",),
+    ),
+    Mutation(
+        "one-peer-has-opened-without-end",
+        "What a member asked to be dialed for counts among the connections that it keeps open.",
+        "[each for each in kept if each.wanted_there]",
+        "[each for each in kept if not each.dialed]",
+        ("bulk/test_pool.py::test_what_a_peer_asked_us_to_dial_counts_as_what_it_dialed",),
     ),
     Mutation(
         "first-one-ended-for-too-many",
         "Of too many connections of one peer the oldest goes, and not the first one, which may be the newest.",
-        "            oldest = min(accepted, key=lambda each: each.ready_at)",
-        "            oldest = accepted[0]",
+        "            oldest = min(wanted, key=lambda each: each.ready_at)",
+        "            oldest = wanted[0]",
         ("bulk/test_pool.py::test_of_too_many_the_oldest_goes_and_not_the_first_one",),
     ),
     Mutation(
