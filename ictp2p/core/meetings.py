@@ -269,13 +269,17 @@ class Meetings:
             context.send(Channel.HELLO, leader, MeshCopy(CODECS[Channel.MESH].encode(part), b""))
 
     def _learn_addresses(self, state: SwimState) -> None:
-        """Know whom to dial where gossip has no news: our own cluster is in no copy, of the dead it is silent."""
-        directory = self._context.directory
+        """Know whom to dial where gossip has no news: our own cluster is in no copy, of the dead it is silent.
+
+        Of who has left as we know, an older copy says that it is there.
+        """
+        directory, members = self._context.directory, self._context.m.mesh.members
         for sight in state.sights:
-            member = sight.record.member
+            member, held = sight.record.member, members.get(sight.record.member)
+            left = sight.record.left or (held is not None and held.record.left)
             if member == self._context.cluster:
                 self._recall_own(sight.record, lives=sight.status is Status.ALIVE)
-            elif not sight.record.left and member not in directory.clusters:
+            elif not left and member not in directory.clusters:
                 card = decode_cluster_card(sight.record.payload)
                 if card.cluster == member:
                     directory.learn_cluster(card)

@@ -88,6 +88,25 @@ def test_who_has_said_goodbye_does_not_greet_again_because_another_leads_its_clu
     assert other.directory.leader_of(ClusterId("b")) is None
 
 
+def test_an_older_view_does_not_bring_back_a_cluster_that_has_left() -> None:
+    """Regression: what it showed was learned again, and named for a day; a message to it was tried, and not refused."""
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    (met,), (leaving,), (late,) = hosts.values()
+    for other in (met, leaving):
+        world.sever(late, other)
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(2 * DELAY)
+    world.kill(leaving)
+    assert late.core.m.mesh.members["b"].status is not Status.LEFT
+    world.cut.clear()
+    world.dial(late, met)
+    world.run(1.0)
+    for host in (met, late):
+        assert host.core.m.mesh.members["b"].status is Status.LEFT
+        assert host.core.directory.leader_of(ClusterId("b")) is None
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:

@@ -97,4 +97,11 @@ MUTATIONS: Final = (
             "test_who_left_for_its_cluster_is_not_taken_for_its_leader_by_what_it_said_before",
         ),
     ),
+    Mutation(
+        "left-and-shown-again",
+        "A cluster that has left, as we know, is not learned again from an older view of another.",
+        "        left = sight.record.left or (held is not None and held.record.left)\n",
+        "        left = sight.record.left\n",
+        ("core/test_stack_goodbyes.py::test_an_older_view_does_not_bring_back_a_cluster_that_has_left",),
+    ),
 )
