@@ -76,6 +76,8 @@ class Meetings:
         """Whether this peer is in: it founded the mesh, or has been shown it."""
         self._parting = False
         """Whether it has said goodbye: a greeting after that, of its heir say, would be of one who is back."""
+        self._last = False
+        """Whether its cluster has left with it: whom it lets in after that need not know who led it."""
 
     def greet(self, peer: PeerId) -> None:
         """Say who we are, unless we have said goodbye."""
@@ -101,9 +103,9 @@ class Meetings:
                 if leader != gone:
                     self._context.directory.learn_claim(cluster, term, leader)
 
-    def part(self) -> None:
-        """Say goodbye to everybody."""
-        self._parting = True
+    def part(self, *, last: bool) -> None:
+        """Say goodbye to everybody; `last`: nobody of our cluster stays."""
+        self._parting, self._last = True, last
         for peer in sorted(self.greeted):
             self._context.send(Channel.HELLO, peer, Goodbye())
 
@@ -234,7 +236,7 @@ class Meetings:
     def _copies_of_mesh(self) -> list[MeshCopy]:
         """The view, in parts if it is long; whose cluster is whose is in the last."""
         # A follower's too, as its leader last told it: whoever asks a follower the way in must learn who leads here.
-        own = self._context.directory.clusters.get(self._context.cluster)
+        own = None if self._last else self._context.directory.clusters.get(self._context.cluster)
         states = [CODECS[Channel.MESH].encode(part) for part in parts(self._context.m.mesh.state(), _PART)]
         *first, last = states
         return [*(MeshCopy(state, b"", more=True) for state in first), MeshCopy(last, _encoded(own))]

@@ -249,10 +249,11 @@ class Core:
     def leave(self, now: float) -> list[Command]:
         """Say goodbye to everybody: what follows is an end, not a failure."""
         self._context.now = now
-        if self.leading and self._meetings.departed.issuperset(self._context.mates()):
+        last = self.leading and self._meetings.departed.issuperset(self._context.mates())
+        if last:
             self._run(Channel.MESH, self.m.mesh.leave(now))  # with mates left, the cluster stays and is led by another
         self._run(Channel.MEMBERS, self.m.members.leave(now))
-        self._meetings.part()
+        self._meetings.part(last=last)
         return self._finish()
 
     # ------------------------------------------------------------ what others ask

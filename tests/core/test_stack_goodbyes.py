@@ -107,6 +107,26 @@ def test_an_older_view_does_not_bring_back_a_cluster_that_has_left() -> None:
         assert host.core.directory.leader_of(ClusterId("b")) is None
 
 
+def test_who_left_for_its_cluster_does_not_show_it_to_whom_it_still_lets_in() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    (leaving,), (other,) = hosts["b"], hosts["c"]
+    world.sever(leaving, other)
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(3 * DELAY)
+    assert other.core.m.mesh.members["b"].status is Status.LEFT
+    world.cut.clear()
+    world.dial(other, leaving)
+    newcomer = world.add("d", seed=world.id(leaving))
+    world.run(2 * DELAY)
+    world.kill(leaving)
+    world.run(2.0)
+    assert newcomer.core.leading
+    for host in (other, newcomer):
+        assert host.core.directory.leader_of(ClusterId("b")) is None
+        assert host.core.neighbours()
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:

@@ -8,8 +8,8 @@ MUTATIONS: Final = (
     Mutation(
         "greets-after-its-goodbye",
         "Who has said goodbye greets nobody: else it would be taken for back, and its cluster for led.",
-        "        self._parting = True\n",
-        "",
+        "        self._parting, self._last = True, last\n",
+        "        self._last = last\n",
         (
             "core/test_stack_goodbyes.py"
             "::test_who_has_said_goodbye_does_not_greet_again_because_another_leads_its_cluster",
@@ -103,5 +103,12 @@ MUTATIONS: Final = (
         "        left = sight.record.left or (held is not None and held.record.left)\n",
         "        left = sight.record.left\n",
         ("core/test_stack_goodbyes.py::test_an_older_view_does_not_bring_back_a_cluster_that_has_left",),
+    ),
+    Mutation(
+        "shown-after-its-goodbye",
+        "Who left for its cluster shows nobody any more who led it.",
+        "own = None if self._last else ",
+        "own = ",
+        ("core/test_stack_goodbyes.py::test_who_left_for_its_cluster_does_not_show_it_to_whom_it_still_lets_in",),
     ),
 )
