@@ -89,7 +89,7 @@ def test_who_has_said_goodbye_does_not_greet_again_because_another_leads_its_clu
 
 
 def test_an_older_view_does_not_bring_back_a_cluster_that_has_left() -> None:
-    """Regression: what it showed was learned again, and named for a day; a message to it was tried, and not refused."""
+    """Regression: what it showed was learned again: the leader was named, and its links were ways for plans."""
     world = World()
     hosts = mesh(world, "a", "b", "c", workers=1)
     (met,), (leaving,), (late,) = hosts.values()
