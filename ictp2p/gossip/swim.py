@@ -151,7 +151,11 @@ class Swim:
     # --- coming, changing, going
 
     def start(self, payload: bytes, incarnation: int, now: float) -> Effects:
-        """Become an active member, in `incarnation` or a higher one if that was already seen of this member."""
+        """Become an active member, in `incarnation` or a higher one if that was already seen of this member.
+
+        Where two processes begin to speak for one member in the same incarnation, neither hears of the other before
+        one of them has more to say: of records with one version the first to come is held, and not compared.
+        """
         self._ledger.begin(payload, incarnation, now)
         self._prober.start(now)
         self._gossip_at = self._excused = now

@@ -139,6 +139,9 @@ class Explorer:
         peace: what is tried from one state in `often`.
         often: 1 to try it from all.
         end: raises `AssertionError` for what must not be where nothing can happen any more.
+        calm: is tried as often, with machines that it may go on with and the clock of each; raises `AssertionError` if
+            they come to no good end.
+        same: what a machine holds at a time, as a value: of two that are equal only one is gone on with.
     """
 
     def __init__(
@@ -148,18 +151,25 @@ class Explorer:
         peace: Peace | None = None,
         often: int = 100,
         end: Callable[[Sequence[Any]], None] | None = None,
+        *,
+        calm: Callable[[Sequence[Any], Sequence[float]], None] | None = None,
+        same: Callable[[Any, float], Hashable] = lambda machine, now: (now, frozen(machine)),
     ) -> None:
         self.world = world
         self._most = most
         self._peace = peace
         self._often = often
         self._end = end
+        self._calm = calm
+        self._same = same
         self._locals, self._disks, self._messages, self._facts = _Table(), _Table(), _Table(), _Table()
         self._boots: dict[tuple[int, int], int] = {}
         self._to = [0] * len(world.peers)
         """The messages to each."""
         self._seen: dict[int, tuple[int, ...]] = {}
         """By the hash of all else, what was on the wire."""
+        self._ended: set[tuple[int, ...]] = set()
+        """Of which machines it was tried how they end."""
 
     @property
     def states(self) -> int:
@@ -199,10 +209,17 @@ class Explorer:
     def _check(self, state: State) -> None:
         self.world.check(self._views(state.machines), [self._facts.items[each] for each in bits(state.facts)])
         assert self.states <= self._most, f"there are more than {self._most} states"
-        if self._peace is not None and self.states % self._often == 0:
-            self._come_to_peace(self._peace, [self._locals.items[each] for each in state.machines])
+        if self.states % self._often == 0 and state.machines not in self._ended:
+            self._ended.add(state.machines)
+            self._go_on([self._locals.items[each] for each in state.machines])
         if self._end is not None and next(self._events(state), None) is None:
             self._end(self._views(state.machines))
+
+    def _go_on(self, start: Sequence[_Local]) -> None:
+        if self._peace is not None:
+            self._come_to_peace(self._peace, start)
+        if self._calm is not None:
+            self._calm([self._again(each) for each in start], [each.now for each in start])
 
     def _come_to_peace(self, peace: Peace, start: Sequence[_Local]) -> None:
         """Let everybody do what it does in peace; what was on the wire is lost."""
@@ -254,7 +271,7 @@ class Explorer:
                 yield Event(who, message, sender), step, left
         for index, move in enumerate(self.world.moves):
             if move.who == who and state.moved[index] < move.uses:
-                step = self._step(local, ("move", index), move.act, move.waits)
+                step = self._step(local, ("move", index), move.act, move.late if move.waits else None)
                 if step is not None:
                     yield Event(who, move.label), step, state if move.uses == math.inf else _moved(state, index)
 
@@ -277,18 +294,18 @@ class Explorer:
     def _dead(self, outcome: _Outcome, who: int) -> State:
         return outcome.state(self._boot(who, outcome.disk), deaths=1)
 
-    def _step(self, local: _Local, key: tuple[str, int], act: Act, waits: bool = False) -> _Step | None:
+    def _step(self, local: _Local, key: tuple[str, int], act: Act, late: float | None = None) -> _Step | None:
         if key not in local.steps:
-            local.steps[key] = self._work_out(local, act, waits)
+            local.steps[key] = self._work_out(local, act, late)
         return local.steps[key]
 
-    def _work_out(self, local: _Local, act: Act, waits: bool) -> _Step | None:
+    def _work_out(self, local: _Local, act: Act, late: float | None) -> _Step | None:
         machine, now = self._again(local), local.now
-        if waits:
+        if late is not None:
             due = machine.next_timeout()
             if due is None:
                 return None
-            now = max(now, due)
+            now = max(now, due) + late
         effects = act(machine, now)
         if effects is None:
             return None
@@ -332,7 +349,7 @@ class Explorer:
 
     def _local(self, who: int, machine: Any, now: float, past: _Past | int) -> int:
         local = _Local(who, past, now, self.world.done(machine), self.world.view(machine))
-        return self._locals.number((who, now, frozen(machine)), local)
+        return self._locals.number((who, self._same(machine, now)), local)
 
 
 def _moved(state: State, index: int) -> State:

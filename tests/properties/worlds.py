@@ -31,6 +31,8 @@ class Move:
     """Infinite: as often as it can be."""
     waits: bool = False
     """Whether it is the machine's next timer."""
+    late: float = 0.0
+    """Seconds by which it is late for that."""
 
 
 class World(Protocol):
@@ -74,11 +76,11 @@ class Peace(Protocol):
         """Say whether all has come to its end."""
 
 
-def wait(who: int, uses: int = 1) -> Move:
+def wait(who: int, uses: int = 1, late: float = 0.0) -> Move:
     """Its next timer, if there is one."""
 
     def act(machine: Any, now: float) -> Effects | None:
         effects: Effects = machine.handle_timeout(now)
         return effects
 
-    return Move("waits", who, act, uses, waits=True)
+    return Move(f"waits, and {late:g} s more" if late else "waits", who, act, uses, waits=True, late=late)
