@@ -13,4 +13,13 @@ MUTATIONS: Final = (
         "            self._pressing.add(which)\n",
         ("gossip/test_broadcast.py::test_whether_more_than_details_waits",),
     ),
+    Mutation(
+        "told-for-ever",
+        "Each piece of news is told so often, and no more: a group at rest has nothing to tell.",
+        "            waiting.transmits += 1\n",
+        "            waiting.transmits += 0\n",
+        (
+            "properties/test_swim_exhaustive.py::test_nobody_goes_back_and_from_every_state_all_who_are_there_see_each_other",
+        ),
+    ),
 )

@@ -48,4 +48,22 @@ MUTATIONS: Final = (
         "            pass\n",
         ("properties/test_membership_exhaustive.py::test_after_every_course_all_who_are_there_see_each_other",),
     ),
+    Mutation(
+        "late-record-believed",
+        "A record that is not newer than the one held changes nothing.",
+        "        if not self.table.is_newer(record) or (record.left",
+        "        if (record.left",
+        (
+            "properties/test_swim_exhaustive.py::test_nobody_goes_back_and_from_every_state_all_who_are_there_see_each_other",
+        ),
+    ),
+    Mutation(
+        "rivals-live-on",
+        "Of two who speak for one member each hears of the other's newer record.",
+        "return [Displaced(record)]",
+        "return []",
+        (
+            "properties/test_swim_exhaustive.py::test_nobody_goes_back_and_from_every_state_all_who_are_there_see_each_other",
+        ),
+    ),
 )

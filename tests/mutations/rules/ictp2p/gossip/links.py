@@ -83,4 +83,11 @@ MUTATIONS: Final = (
             "test_one_that_left_something_open_is_made_once_more_after_a_while_though_its_figures_are_fresh",
         ),
     ),
+    Mutation(
+        "up-after-the-end",
+        "The end of a connection is told of a link that was up.",
+        "        effects = self._lose(neighbour, link)\n        link.talk = None\n",
+        "        effects: Effects = []\n        link.talk = None\n",
+        ("properties/test_links_exhaustive.py::test_each_end_is_told_in_turn_and_from_every_state_both_come_up",),
+    ),
 )

@@ -22,4 +22,13 @@ MUTATIONS: Final = (
             "gossip/test_swim_crashes.py::test_workers_that_die_by_the_thousand_leave_digests_that_the_others_take",
         ),
     ),
+    Mutation(
+        "new-payload-clears-a-death",
+        "Only a greater incarnation clears a death: a new payload may have been on its way since before the crash.",
+        "elif known is None or record.incarnation > known.record.incarnation:",
+        "elif known is None or record.version > known.record.version:",
+        (
+            "properties/test_swim_exhaustive.py::test_nobody_goes_back_and_from_every_state_all_who_are_there_see_each_other",
+        ),
+    ),
 )
