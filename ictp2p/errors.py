@@ -1,12 +1,12 @@
 """Every exception that ictp2p raises on purpose.
 
-One rule tells them apart: whoever can mend it decides the branch.
+One rule tells them apart: each branch is for who can do something about it.
 
     IctError
-    ├── ConfigError            your input: a value that cannot be right, named in the message
+    ├── ConfigError            your input: a value that is not valid, named in the message
     │   ├── FolderInUse        another peer has the data folder
     │   └── MeshMismatch       your model, policy or results differ from the mesh's
-    ├── ProtocolError          a message that must not be
+    ├── ProtocolError          a message, or a call, that breaks the rules
     │   ├── LocalProtocolError     ours: a call that cannot be made now, or here; else a bug in this process
     │   └── RemoteProtocolError    theirs: garbage, a bad length, a forged record
     │       └── VersionMismatch    theirs: another version of the wire
@@ -15,8 +15,8 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   │   └── AddressNotOurs     this machine has no such address
     │   ├── Unreachable        nobody answered at the address in time
     │   │   └── Refused            its host says that nobody listens there
-    │   ├── HandshakeFailed    somebody answered who may not come in
-    │   │   └── TurnedAway         nor later: another token, or an identity that another process has
+    │   ├── HandshakeFailed    somebody answered, and one side refused the other
+    │   │   └── TurnedAway         for good: another token, or an identity that another process has
     │   ├── ConnectionLost     it was there and went away
     │   ├── NoRoute            no path, direct or relayed
     │   └── StatusRefused      a peer does not tell its status: too many ask at once, or it is too long
@@ -26,7 +26,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── RoundMissed        the mesh went on without us: fetch the state, then go on
     │   ├── NoQuorum           too few voters are reachable to decide anything
     │   └── NotFinite          this cluster's parameters hold NaN or infinity: it brings none of it to the others
-    ├── StateError             state that cannot be had, or whose bytes do not match its agreed digest
+    ├── StateError             state that nobody provides, or whose bytes do not match its agreed digest
     ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
     │   ├── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
     │   ├── GroupUnmet             not all members came to the meeting in time: the new one goes on without them
@@ -36,8 +36,8 @@ One rule tells them apart: whoever can mend it decides the branch.
     └── PeerClosed             the peer was closed, or drained, while something waited on it
         └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
 
-A few have subclasses beside what raises them, for code that needs more than words: whom a collective waited for, say
-(`collectives.channel`, `torch_backend.errors`). Who catches the ones drawn here catches those too.
+A few have subclasses beside the code that raises them, which carry more than a message: whom a collective waited for,
+say (`collectives.channel`, `torch_backend.errors`). An `except` for one drawn here catches those too.
 
 Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated where they come in: of sockets and TLS
 in `edge` and `bulk`, of bytes in `wire`, of files in `disk`, `config` and `sync.state`, of torch's groups and stores in
@@ -60,7 +60,7 @@ class IctError(Exception):
 
 
 class ConfigError(IctError, ValueError):
-    """A value given by the user that cannot be right."""
+    """A value given by the user that is not valid."""
 
 
 class FolderInUse(ConfigError):
@@ -72,7 +72,7 @@ class MeshMismatch(ConfigError):
 
 
 class ProtocolError(IctError):
-    """A message, or an order of messages, that must not be."""
+    """A message or a call that the protocol does not allow, or not at this point."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -92,7 +92,7 @@ class NetworkError(IctError):
 
 
 class AddressInUse(NetworkError):
-    """The address to listen on cannot be had: it is taken, say."""
+    """The address to listen on is not available: another socket has it, say."""
 
 
 class AddressNotOurs(AddressInUse):
@@ -112,7 +112,7 @@ class HandshakeFailed(NetworkError):
 
 
 class TurnedAway(HandshakeFailed):
-    """To ask again would be in vain: another mesh, or an identity that another process has."""
+    """Refused for good: of another mesh, or under an identity that another process has."""
 
 
 class ConnectionLost(NetworkError):
@@ -124,7 +124,7 @@ class NoRoute(NetworkError):
 
 
 class StatusRefused(NetworkError):
-    """A peer was asked for its status, and says why it does not tell it."""
+    """A peer refused to tell its status; the message says why."""
 
 
 class RoundError(IctError):
@@ -132,7 +132,7 @@ class RoundError(IctError):
 
 
 class RoundAborted(RoundError):
-    """The mesh agreed to abort the round, or the call was not begun, for one before it failed unheard."""
+    """The mesh agreed to abort the round; or the call was not begun, since one before it had failed unheard."""
 
 
 class RoundTimeout(RoundError):
@@ -156,7 +156,7 @@ class Exhausted(IctError):
 
 
 class StateError(IctError):
-    """State that no provider has, or whose bytes do not match the agreed digest."""
+    """State that nobody provides, or whose bytes do not match the agreed digest."""
 
 
 class LocalGroupError(IctError):

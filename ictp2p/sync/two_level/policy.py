@@ -76,9 +76,9 @@ class Policy:
             inner: its optimizer, any of torch's, on which the training loop calls `step()`; it trains all of the
                 model's parameters that require gradients, and nothing else (several: `joint.JointOptimizer`). Its state
                 is never sent to other clusters (Douillard et al. 2023: no gain for three times the bytes).
-            outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
-                for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself, nor
-                set it otherwise. Learning rates are dimensionless, and meant for phases of `sync_every` steps.
+            outer: the outer optimizer over the model's parameters, any of torch's, or a function that makes one of
+                them; None for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. The policy owns it: do not step it
+                or change its settings. Learning rates are dimensionless, and meant for phases of `sync_every` steps.
             sync_every: inner steps after which all of the model has been in an outer round, at least 1 and as many as
                 there are fragments; or an `AdaptivePace`, which finds out.
             name: of the policy; must be the same everywhere.
@@ -172,13 +172,13 @@ class Policy:
 
     @property
     def weight(self) -> float:
-        """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
+        """Weight of this worker's next steps in every average: tokens or samples per step, say. 0 to only look on.
 
-        A cluster all of whose workers look on brings nothing to rounds, whatever becomes of its model, and has the
-        result of each. Of ranks that hold the shards of one model each has the weight of what itself processes.
+        A cluster all of whose workers only look on contributes nothing to rounds, but gets the result of each. Where
+        ranks hold the shards of one model, each has the weight of what it processes itself.
 
         Raises:
-            ConfigError: it was set to what is no number, negative, or of no reasonable size.
+            ConfigError: it was set to something that is neither 0 nor a number from 1e-18 to 1e18.
         """
         return self._loop.gradients.weight
 
@@ -251,9 +251,9 @@ class Policy:
                 the thread that trains alone.
 
         Raises:
-            StateError: it could not be written.
-            ConfigError: no file can have that name; or the model is not what is trained any more, or is gathered from
-                shards by a pass that failed.
+            StateError: the file could not be written.
+            ConfigError: no file can have that name; or the model's parameters are no longer those that are trained, or
+                were left gathered from shards by a pass that failed.
         """
         if local:
             self._loop.look()
@@ -269,8 +269,8 @@ class Policy:
 
         Raises:
             LocalProtocolError: the policy has been entered.
-            ConfigError: it is another training's, and the first difference is named; or no file can have that name.
-            StateError: it is no checkpoint, or damaged.
+            ConfigError: it is of another training, and the first difference is named; or no file can have that name.
+            StateError: the file is not a checkpoint, or is damaged.
         """
         if self._loop.hooked or self.version:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
