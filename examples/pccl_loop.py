@@ -51,9 +51,9 @@ def main() -> None:
 
     with ictp2p.Peer(ictp2p.Config.local(token=token, **given)) as peer:  # connect
         print(f"{peer.cluster} listens on {peer.address}", flush=True)
-        over = time.monotonic() + 60.0
-        while len(peer.members) < int(os.environ.get("WORLD_SIZE", "1")) and time.monotonic() < over:
-            time.sleep(0.1)  # torchrun has started more of us
+        workers, over = int(os.environ.get("WORLD_SIZE", "1")), time.monotonic() + 60.0
+        while sum(row["status"] == "alive" for row in peer.members) < workers and time.monotonic() < over:
+            time.sleep(0.1)  # torchrun has started more of us; those of a run before this one may be listed as dead
         peer.gather(options.clusters, timeout=60.0)
         while state["revision"] < options.outer_steps:
             try:
