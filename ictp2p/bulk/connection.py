@@ -86,6 +86,8 @@ class BulkConnection(Inbound):
         """Our kernel sees only the way to the relay."""
         self.beside = hello is not None and hello.beside
         """One end has it beside a first one, for itself, and may end it at any time: neither takes it for the first."""
+        self.superseded = False
+        """It is relayed, and a direct one has become ready since (`upgrades`)."""
         self.ready_at = math.inf
         """When both ends had proven who they are."""
         self.ticket = b""

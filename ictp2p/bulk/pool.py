@@ -28,6 +28,7 @@ from ictp2p.bulk.reaching import AskDial, Dial, Reaching, Relays
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.shared import Rings
 from ictp2p.bulk.splice import Shrink
+from ictp2p.bulk.upgrades import Upgrades
 from ictp2p.bulk.users import User
 from ictp2p.concurrency.closing import close_all
 from ictp2p.edge.places import Places, network_of
@@ -108,6 +109,7 @@ class Pool:
         handshake = self._handshake = Handshake(me, keys, profile.sealed, random_bytes, unlike)
         self._reaching = Reaching(self, handshake, dial, profile, ask_dial, relays, random_bytes, membership, shrink)
         self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership, shrink)
+        self._upgrades = Upgrades(self._reaching.dialed, clock, profile.stall)
 
     def __len__(self) -> int:
         return sum(len(kept) for kept in self._ready.values())
@@ -150,7 +152,11 @@ class Pool:
             async with asyncio.timeout(timeout):
                 if patient and self.me > peer and not self.warm(peer) and peer not in self._parted:
                     await self.arrival(peer, min(self._profile.patience, timeout / 2))
-                return self.warm(peer) or await self._opened(peer)
+                warm = self.warm(peer)
+                if warm is None:
+                    return await self._opened(peer)
+                self._upgrades.used(warm)
+                return warm
         except TimeoutError:
             if warm := self.warm(peer):  # it came in while we dialed in vain
                 return warm
@@ -216,7 +222,7 @@ class Pool:
             for connection in ready:
                 connection.transport.abort()  # nothing new to those that have gone
 
-        await close_all(in_order, self._relay.close, at_once)
+        await close_all(self._upgrades.close, in_order, self._relay.close, at_once)
 
     # What connections ask (`users.Owner`).
 
@@ -249,7 +255,8 @@ class Pool:
             self._parted.pop(peer, None)
         kept = self._ready.setdefault(peer, [])
         kept.append(connection)
-        kept.sort(key=lambda each: (each.beside, each.dialed != (self.me < peer)))
+        self._upgrades.ready(connection, kept)
+        kept.sort(key=lambda each: (each.beside, each.superseded, each.dialed != (self.me < peer)))
         self._tenant.opened(connection)
         waiting = self._greeting.pop(connection, None)
         if waiting is not None and not waiting.done():

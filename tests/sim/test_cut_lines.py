@@ -113,3 +113,25 @@ def test_lines_that_are_cut_and_healed_one_after_the_other_cost_nobody_a_call(se
         world.run_for(30.0)
         story.over = True
         assert not story.errors
+
+
+def test_a_pair_whose_line_was_cut_leaves_the_relay_once_it_is_there_again() -> None:
+    """Regression: it sent over the relay ever after."""
+    with World(seed=1, profile="wan") as world:
+        story = Story(world, elements=2_000_000)
+        hosts = {host.name: host.peer for host in world.hosts.values()}
+        a, b = hosts["a/0"], hosts["b/0"]
+
+        def relayed() -> list[bool]:
+            ways = [one.bulk._pool.warm(other.id) for one, other in ((a, b), (b, a))]
+            return [way.relayed for way in ways if way is not None]
+
+        world.run_for(20.0)  # plans know the lines then, and use this one
+        world.cut("a", "b")
+        world.run_until(lambda: relayed() == [True, True], within=90.0, what="a way around the cut")
+        world.heal("a", "b")
+        world.run_until(lambda: relayed() == [False, False], within=90.0, what="a direct connection")
+        world.run_for(60.0)
+        story.over = True
+        assert not story.errors
+        assert relayed() == [False, False]
