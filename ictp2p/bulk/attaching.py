@@ -148,10 +148,10 @@ class Attaching:
                 desk.early.forget(tag)
                 connection.send(Kind.ABORT, tag, body=body)
 
-    def give_up(self, tag: bytes, reason: str) -> None:
+    def give_up(self, tag: bytes, reason: str, suspects: Sequence[PeerId]) -> None:
         """A collective is over here, perhaps before it began: who begins it with us is told, unless we know why."""
         if (ANYBODY, tag) not in self._given_up:
-            self.forgo(tag, Aborted(reason, ()), ANYBODY)
+            self.forgo(tag, Aborted(reason[:512], tuple(suspects)), ANYBODY)
 
     def _note(self, peer: PeerId, tag: bytes, why: bytes) -> None:
         """A collective was given up here, of which the neighbour may have heard nothing."""

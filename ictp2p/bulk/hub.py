@@ -167,9 +167,9 @@ class Bulk:
         """Have no part in a collective that moves nothing here; whoever begins it with us is told what we call."""
         self.attaching.forgo(tag, Aborted("calls differ", (), call), peer)
 
-    def give_up(self, tag: bytes, reason: str) -> None:
+    def give_up(self, tag: bytes, reason: str, suspects: Sequence[PeerId] = ()) -> None:
         """Have no part any more in a collective, whether we had begun it or not; whoever begins it with us is told."""
-        self.attaching.give_up(tag, reason)
+        self.attaching.give_up(tag, reason, suspects)
 
     async def request(
         self,

@@ -249,3 +249,7 @@ class Links(Protocol):
             ParticipantLost: one of them could not be reached within `timeout` seconds.
         """
         ...
+
+    def give_up(self, tag: bytes, reason: str, suspects: Sequence[PeerId] = ()) -> None:
+        """Have no part any more in `tag`, which has not begun here: whoever begins it with us is told why."""
+        ...

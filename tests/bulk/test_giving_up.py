@@ -38,6 +38,31 @@ async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
     assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
 
 
+async def test_who_gives_up_before_it_has_reached_all_tells_those_who_have_begun(mesh: Meshes) -> None:
+    """Regression: they waited for it as long as for one who is late, and then suspected it, and not whom it did."""
+    world = mesh(3)
+    a, b, c = world.names
+    plan = plan_of([a, b, c], "star", 3000, 100)
+    for each in (b, c):
+        await world.bulks[a].connection(each, 1)
+    world.block((1, 2), (2, 1))
+    world.deaf.update({b, c})
+    inputs, outputs = [torch.ones(3000)], [torch.zeros(3000)]
+    begun, reaching = (
+        asyncio.ensure_future(all_reduce(plan, n, inputs, outputs, world.bulks[me], tag(plan), profile=PROFILE))
+        for n, me in ((0, a), (1, b))
+    )
+    await asyncio.sleep(0.01)
+    assert world.bulks[a].collectives()
+    assert not world.bulks[b].collectives()
+    began = asyncio.get_running_loop().time()
+    reaching.cancel(ParticipantLost("another part has lost it", [c]))
+    with pytest.raises(ParticipantLost, match="gave up: another part has lost it") as lost:
+        await begun
+    assert lost.value.suspects == (c,)
+    assert asyncio.get_running_loop().time() - began < PROFILE.start / 4, "not for a deadline"
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["late", "late, and once more"])
 async def test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up(
     mesh: Meshes, again: bool

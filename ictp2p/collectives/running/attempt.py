@@ -131,16 +131,20 @@ async def carry_out(
     """
     rates = part.rates() if profile.pace else None
     over = asyncio.get_running_loop().time() + profile.total
-    attachment = await links.attach(
-        tag.wire(),
-        part,
-        part.peers,
-        timeout=profile.connect,
-        rates=rates,
-        whole=whole,
-        call=tag.call,
-        beside=tag.beside,
-    )
+    try:
+        attachment = await links.attach(
+            tag.wire(),
+            part,
+            part.peers,
+            timeout=profile.connect,
+            rates=rates,
+            whole=whole,
+            call=tag.call,
+            beside=tag.beside,
+        )
+    except asyncio.CancelledError as error:
+        links.give_up(tag.wire(), *_why(_cause(error)))  # or whoever has begun would wait for us, and suspect us
+        raise
     try:
         await _conclude(part, attachment, profile, over)
     except BaseException as error:
@@ -185,9 +189,14 @@ def _cause(error: BaseException) -> BaseException:
 
 def _abort(attachment: Attachment, cause: BaseException) -> Coroutine[Any, Any, None]:
     """Tell the neighbours of an attempt why it ended, and whom we suspect."""
+    return attachment.abort(*_why(cause), differ=isinstance(cause, CallsDiffer))
+
+
+def _why(cause: BaseException) -> tuple[str, Sequence[PeerId]]:
+    """What neighbours are told of a cause, and whom we suspect for it."""
     if isinstance(cause, ParticipantLost | CollectiveTimeout | CallsDiffer):
-        return attachment.abort(str(cause), cause.suspects, differ=isinstance(cause, CallsDiffer))
-    return attachment.abort(f"gave up: {type(cause).__name__}", ())
+        return str(cause), cause.suspects
+    return f"gave up: {type(cause).__name__}", ()
 
 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile, over: float) -> None:

@@ -27,6 +27,13 @@ MUTATIONS: Final = (
         ("bulk/test_differing.py::test_parts_that_end_with_one_that_differs_say_what_differs",),
     ),
     Mutation(
+        "given-up-unsaid",
+        "Who gives up before it has reached all tells those who have begun, and whom it suspects.",
+        "        links.give_up(tag.wire(), *_why(_cause(error)))",
+        "        pass",
+        ("bulk/test_giving_up.py::test_who_gives_up_before_it_has_reached_all_tells_those_who_have_begun",),
+    ),
+    Mutation(
         "time-for-reaching-besides",
         "What it takes to reach the others is part of the time of a collective.",
         "loop.call_at(over, _expire",
