@@ -114,8 +114,8 @@ class Desk:
         self._bulk.attaching.begun(self._connection, header.tag, header.second, again=header.first)
 
     def _chunk(self, header: Header, body: memoryview) -> None:
-        """Hand a chunk over, or keep it until we have begun as well."""
-        if not self._bulk.attaching.catch_up(self._connection, header, body):
+        """Hand a chunk over, or keep it until we have begun as well, unless we gave up: nobody would take it."""
+        if not self._bulk.attaching.catch_up(self._connection, header, body) and self.begun(header.tag):
             self.early.keep(header, body)
 
     def _serve(self, tag: bytes, body: memoryview) -> None:

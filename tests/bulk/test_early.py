@@ -16,7 +16,7 @@ from ictp2p.bulk import BulkProfile, early, kernel
 from ictp2p.bulk import desk as desk_module
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
-from ictp2p.collectives.channel import EARLY_BYTES, EARLY_CHUNKS, RoundTag
+from ictp2p.collectives.channel import EARLY_BYTES, EARLY_CHUNKS, ParticipantLost, RoundTag
 from ictp2p.collectives.plan import BROADCAST, Plan, Share, one_shot_plan
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import session
@@ -70,6 +70,20 @@ def test_of_what_nobody_will_begin_nothing_is_kept() -> None:
     for tag in (bytes(16), b"1" * 16):
         chunks.forget(tag)
     assert (len(chunks._kept), len(chunks._dropped), chunks._size) == (0, 0, 0)
+
+
+async def test_of_what_was_given_up_before_it_came_nothing_is_kept(mesh: Callable[..., Any]) -> None:
+    """Regression: what came along with the word that it had begun stayed until other chunks took its place."""
+    world = mesh(2)
+    plan = one_shot_plan(world.names, 100)
+    tag = RoundTag(b"early", 1, 0, plan.digest())
+    await world.bulks[world.names[1]].connection(world.names[0], 1)
+    world.bulks[world.names[1]].give_up(tag.wire(), "it is not wanted")
+    with pytest.raises(ParticipantLost, match="it is not wanted"):
+        await all_reduce(
+            plan, 0, [torch.ones(100)], [torch.zeros(100)], world.bulks[world.names[0]], tag, profile=PROFILE
+        )
+    assert came_early(world, 1) == []
 
 
 def test_what_is_kept_lies_in_shared_memory_no_longer() -> None:

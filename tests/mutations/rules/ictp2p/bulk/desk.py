@@ -15,10 +15,16 @@ MUTATIONS: Final = (
     Mutation(
         "early-chunk-lost-while-we-begin",
         "A chunk that was being read when we began is ours.",
-        "        if not self._bulk.attaching.catch_up(self._connection, header, body):\n"
-        "            self.early.keep(header, body)\n",
-        "        self.early.keep(header, body)\n",
+        "if not self._bulk.attaching.catch_up(self._connection, header, body) and self.begun(header.tag):",
+        "if self.begun(header.tag):",
         ("bulk/test_early.py::test_a_chunk_that_is_being_read_when_we_begin_is_ours",),
+    ),
+    Mutation(
+        "given-up-and-kept",
+        "What comes along with the word that a collective has begun is not kept where that was given up.",
+        "catch_up(self._connection, header, body) and self.begun(header.tag):",
+        "catch_up(self._connection, header, body):",
+        ("bulk/test_early.py::test_of_what_was_given_up_before_it_came_nothing_is_kept",),
     ),
     Mutation(
         "begun-forgotten",
