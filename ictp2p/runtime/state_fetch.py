@@ -157,14 +157,20 @@ class _Transfer:
             while not self._fetch.done:
                 await self._turn()
         finally:
-            for task in self._asked:
-                task.cancel()
+            await self._end()
+        await blocking(self._state.verified, self._ref.version)
+        return Fetched(self._lanes.arrived, self._clock() - self._began)
+
+    async def _end(self) -> None:
+        """Take back what is asked, and let the further connections go; also if this is cancelled in its turn."""
+        for task in self._asked:
+            task.cancel()
+        try:
             await asyncio.gather(*self._lanes.stop(), *self._asked, return_exceptions=True)
+        finally:
             # Errors know this, and what was received: in a cycle that would wait for the garbage collector.
             self._asked, self._fatal = {}, None
             self._lanes.close()
-        await blocking(self._state.verified, self._ref.version)
-        return Fetched(self._lanes.arrived, self._clock() - self._began)
 
     async def _turn(self) -> None:
         """Ask what is to be asked, then wait until something happens."""

@@ -186,6 +186,22 @@ async def test_nothing_is_lost_with_a_connection(lost: tuple[int, ...]) -> None:
     await world.close()
 
 
+async def test_who_is_cancelled_again_while_it_ends_lets_them_go_all_the_same() -> None:
+    """Regression: they stayed open until the other end closed them."""
+    world = Slow(2)
+    fetching = Fetching(world)
+    task = asyncio.ensure_future(fetching.run())
+    await fetching.until_widened()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.01)
+    assert fetching.connections() == [1, 1]
+    await world.close()
+
+
 async def test_what_begins_during_a_fetch_outlasts_it() -> None:
     """Regression: it began on one that was made for the fetch, since the lower id had dialed that, and no other one."""
     world = Slow(2)

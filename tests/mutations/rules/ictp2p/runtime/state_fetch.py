@@ -13,6 +13,13 @@ MUTATIONS: Final = (
         ("runtime/test_state_fetch.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
+        "cancelled-again-and-left-open",
+        "Who is cancelled once more, while its fetch ends, lets the further connections go all the same.",
+        "        finally:\n            # Errors know",
+        "        except asyncio.CancelledError:\n            raise\n        else:\n            # Errors know",
+        ("bulk/test_lanes.py::test_who_is_cancelled_again_while_it_ends_lets_them_go_all_the_same",),
+    ),
+    Mutation(
         "heirs-not-asked",
         "Who comes to hold a state whose known holders have died is asked for it.",
         "        for peer in self._witnesses():",
