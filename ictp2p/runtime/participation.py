@@ -8,7 +8,6 @@ stand for the next attempt. The caller waits in one place, `reduce`, and learns 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 import torch
@@ -136,9 +135,14 @@ class Participation:
         if not decided.done() or decided.cancelled() or decided.exception() is not None:
             self._call(self._rounds.withdraw)  # at once: while the attempt ends, another contribution may be brought
         standing.end_attempt()
+        cancelled = False
         while standing.ending:
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await asyncio.wait(standing.ending)
+            except asyncio.CancelledError:
+                cancelled = True  # once nothing of it claims the tensors any more
+        if cancelled:
+            raise asyncio.CancelledError
 
     # ------------------------------------------------------------ what the machine tells
 

@@ -303,6 +303,23 @@ def test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it
     asyncio.run(main())
 
 
+async def test_who_is_cancelled_while_a_round_that_is_over_lets_go_of_its_tensors_is_cancelled() -> None:
+    """Regression: it got what the round had come to, and one that goes from round to round went on for ever."""
+    wire = SlowWire(5)
+    part = part_of(wire)
+    standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])))
+    await asyncio.sleep(0)
+    part.notice(opened(1))
+    await passed(3)
+    assert wire.holding
+    part.closed()
+    await passed(2)
+    assert not standing.done()
+    standing.cancel()
+    await asyncio.wait([standing])
+    assert (standing.cancelled(), wire.holding, wire.cut_short) == (True, 0, 0)
+
+
 async def test_who_is_the_odd_one_out_is_told_whom_it_differs_from_and_what_to_look_for() -> None:
     part = part_of(Wire())
     standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])))

@@ -51,6 +51,16 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "cancelled-in-vain",
+        "Who is cancelled while its round lets go of the tensors is cancelled.",
+        "        if cancelled:\n            raise asyncio.CancelledError\n",
+        "",
+        (
+            "runtime/test_participation.py"
+            "::test_who_is_cancelled_while_a_round_that_is_over_lets_go_of_its_tensors_is_cancelled",
+        ),
+    ),
+    Mutation(
         "begins-before-the-last-has-ended",
         "An attempt begins once all earlier ones have let go of the tensors, those too that were not the last.",
         "            await asyncio.wait(standing.ending)  # they must let go of the tensors first\n",
