@@ -12,6 +12,7 @@ from ictp2p.collectives.group import rendezvous
 from ictp2p.collectives.group.rendezvous import MAX_VALUE, Rendezvous, RendezvousServer
 from ictp2p.errors import AddressNotOurs, LocalGroupError
 from ictp2p.types import Address
+from tests.interrupts import interrupted, places
 
 
 @pytest.fixture
@@ -61,6 +62,30 @@ def test_abort_from_another_thread_ends_a_wait_with_its_reason(server: Rendezvou
     with pytest.raises(LocalGroupError, match="member 3 died"):
         store.get("0/1")
     store.close()
+
+
+def test_wherever_an_abort_comes_all_ends_with_its_reason_then_or_with_what_follows(server: RendezvousServer) -> None:
+    def act(store: Rendezvous) -> None:
+        store.set("0/1", b"value")
+        assert (store.get("0/1"), store.check(["0/1"])) == (b"value", True)
+
+    def ended(at: int) -> list[str]:
+        """How that ended with an abort at that place, if by an error, and how what followed."""
+        errors = []
+        with contextlib.closing(Rendezvous(server.address, 600.0)) as store:  # longer than this test may take
+            for place in (at, 0):
+                try:
+                    with interrupted(place, lambda: store.abort("member 3 died"), rendezvous):
+                        act(store)
+                except LocalGroupError as error:
+                    errors.append(str(error).rpartition(": ")[-1])
+        return errors
+
+    with contextlib.closing(Rendezvous(server.address, 600.0)) as store:
+        everywhere = places(lambda: act(store), rendezvous)
+    found = [ended(at) for at in everywhere]
+    assert {why for errors in found for why in errors} == {"member 3 died"}
+    assert {len(errors) for errors in found} == {1, 2}
 
 
 def test_a_closing_server_ends_every_wait() -> None:
