@@ -54,6 +54,7 @@ campaign: $(STAMP)
 	CALLS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_calls_at_random.py tests/sim/test_all_calls_at_random.py \
 		tests/sim/test_messages_at_random.py
 	POLICIES=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_policies_at_random.py
+	CUTS=$(WORLDS) $(BIN)/python -m pytest tests/cuts
 	EXHAUSTIVE=1 $(BIN)/python -m pytest tests/properties
 
 # What docs/performance.md promises, measured on this machine (root, Linux, half an hour with nothing beside it).
