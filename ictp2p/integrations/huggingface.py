@@ -34,7 +34,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ictp2p.errors import ConfigError
 from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled
 from ictp2p.peer import Peer
 from ictp2p.sync.two_level.policy import Policy
@@ -42,7 +41,8 @@ from ictp2p.sync.two_level.policy import Policy
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise ConfigError(f"Hugging Face's Trainer is not here ({error}): pip install 'ictp2p[hf]'") from error
+    missing = f"transformers is not installed ({error}): pip install 'ictp2p[hf]'"
+    raise ImportError(missing, name=error.name) from error
 
 
 class PolicyCallback(TrainerCallback):

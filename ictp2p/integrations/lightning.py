@@ -39,7 +39,8 @@ from ictp2p.sync.two_level.policy import Policy
 try:
     from lightning.pytorch import Callback
 except ImportError as error:
-    raise ConfigError(f"Lightning is not here ({error}): pip install 'ictp2p[lightning]'") from error
+    missing = f"Lightning is not installed ({error}): pip install 'ictp2p[lightning]'"
+    raise ImportError(missing, name=error.name) from error
 
 
 class PolicyCallback(Callback):
