@@ -85,7 +85,7 @@ def test_what_cannot_be_followed_is_named(make_world: Any, replaced: str) -> Non
 
     words = {
         "a parameter": r"parameter 'linear\.weight' is another object",
-        "a shape": r"mean is torch\.float32\[1\] by now",
+        "a shape": r"mean is torch\.float32\[1\] now",
     }
     with pytest.raises(ConfigError, match=words[replaced]):
         make_world(a=1).run(a_0=body)
