@@ -279,6 +279,7 @@ class Pool:
         peer = connection.peer
         if peer is not None and connection in (kept := self._ready.get(peer, [])):
             kept.remove(connection)
+            self._upgrades.lost(kept)
             if not kept:  # who has no disk is another peer after each start, and a mesh runs for months
                 del self._ready[peer]
             if not self.warm(peer):

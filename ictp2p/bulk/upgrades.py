@@ -51,8 +51,6 @@ class Upgrades:
     def used(self, first: BulkConnection) -> None:
         """Note that something is about to begin on the `first` connection to a peer."""
         if first.relayed:
-            first.superseded = False  # the direct one is lost, if there was one
-            self._superseded.pop(first, None)
             self._look(first)
         for each in tuple(self._superseded):
             self._let_go(each)
@@ -65,6 +63,13 @@ class Upgrades:
             if each.relayed:
                 each.superseded = True
                 self._superseded[each] = self._clock(), each.received
+
+    def lost(self, kept: Sequence[BulkConnection]) -> None:
+        """Note that a connection has ended; `kept` are those to that peer which are left."""
+        if all(each.relayed or each.beside for each in kept):
+            for each in kept:
+                each.superseded = False  # it may be the last way
+                self._superseded.pop(each, None)
 
     async def close(self) -> None:
         """Make no connections any more."""

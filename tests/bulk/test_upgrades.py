@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.upgrades import FIRST_PAUSE, LONGEST_PAUSE, Upgrades
-from ictp2p.errors import IctError, Unreachable
+from ictp2p.errors import ConnectionLost, IctError, Unreachable
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, Mesh
 
@@ -53,6 +53,9 @@ class Story:
 
     def used(self, connection: Connection) -> None:
         self.upgrades.used(cast("Any", connection))
+
+    def lost(self, _: Connection, *kept: Connection) -> None:
+        self.upgrades.lost(cast("Any", kept))
 
     def ready(self, made: Connection, *kept: Connection) -> None:
         self.upgrades.ready(cast("Any", made), cast("Any", [made, *kept]))
@@ -150,7 +153,9 @@ def test_what_is_superseded_ends_once_nothing_has_passed_for_as_long_as_a_stall(
 async def test_what_is_superseded_is_there_when_the_direct_one_is_lost() -> None:
     story = Story()
     story.ready(story.direct, story.relayed)
-    story.used(story.relayed)
+    story.lost(Connection(), story.relayed, story.direct)
+    assert story.relayed.superseded, "the direct one is there"
+    story.lost(story.direct, story.relayed)
     assert not story.relayed.superseded
     story.now += 10 * PROFILE.stall
     story.used(story.relayed)
@@ -168,3 +173,25 @@ async def test_what_is_dialed_when_the_peer_is_closed_leaves_nothing_behind(mesh
     await asyncio.sleep(PROFILE.handshake)
     assert bulks[a].connections == bulks[b].connections == 0
     assert all(end.is_closing() for end in world.ends(0))
+
+
+async def test_the_last_way_is_not_let_go_when_something_else_begins(mesh: Meshes) -> None:
+    """Regression: once the direct one was lost, whatever began with anybody ended the relayed one, the last."""
+    world = over_a_relay(mesh)
+    (a, b, c), bulks = world.names, world.bulks
+    await bulks[a].connection(b, 4)
+    await bulks[a].connection(c, 4)
+    world.blocked.clear()
+    await asyncio.sleep(FIRST_PAUSE)
+    await bulks[a].connection(b, 4)
+    await asyncio.sleep(0.1)
+    direct = await bulks[a].connection(b, 4)
+    assert not direct.relayed
+    direct.fail(ConnectionLost("the line is cut again"))
+    await asyncio.sleep(2 * PROFILE.stall)
+    await bulks[a].connection(c, 4)
+    await asyncio.sleep(0.1)
+    for me, other in ((a, b), (b, a)):
+        left = bulks[me]._pool.warm(other)
+        assert left is not None
+        assert left.relayed

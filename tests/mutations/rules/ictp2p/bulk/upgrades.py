@@ -37,9 +37,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "last-way-let-go",
-        "A relayed connection to which one comes back, since the direct one was lost, is not let go.",
-        "            self._superseded.pop(first, None)\n",
+        "A relayed connection that is left, since the direct one was lost, is not let go.",
+        "                self._superseded.pop(each, None)\n",
         "",
-        ("bulk/test_upgrades.py::test_what_is_superseded_is_there_when_the_direct_one_is_lost",),
+        (
+            "bulk/test_upgrades.py::test_what_is_superseded_is_there_when_the_direct_one_is_lost",
+            "bulk/test_upgrades.py::test_the_last_way_is_not_let_go_when_something_else_begins",
+        ),
     ),
 )
