@@ -88,7 +88,7 @@ class Attaching:
         """Connect a collective to its neighbours (see `channel.Links`)."""
         if not self._users.keys().isdisjoint([(peer, tag) for peer in peers]):
             raise ConfigError("a collective with this tag is already running here")
-        results: Sequence[BulkConnection | BaseException | None] = [self._pool.warm(peer) for peer in peers]
+        results: Sequence[BulkConnection | BaseException | None] = [self._pool.begin_on(peer) for peer in peers]
         if None in results:
             results = await asyncio.gather(
                 *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True

@@ -133,6 +133,13 @@ class Pool:
         ready = self._ready.get(peer)
         return ready[0] if ready and not ready[0].beside else None
 
+    def begin_on(self, peer: PeerId) -> BulkConnection | None:
+        """As `warm`, for who is about to begin something there: over a relay a way is looked for (`upgrades`)."""
+        warm = self.warm(peer)
+        if warm is not None:
+            self._upgrades.used(warm)
+        return warm
+
     async def connection(self, peer: PeerId, timeout: float, *, patient: bool = False) -> BulkConnection:
         """Give a warm connection to `peer`, or make one within `timeout` seconds.
 
@@ -152,11 +159,7 @@ class Pool:
             async with asyncio.timeout(timeout):
                 if patient and self.me > peer and not self.warm(peer) and peer not in self._parted:
                     await self.arrival(peer, min(self._profile.patience, timeout / 2))
-                warm = self.warm(peer)
-                if warm is None:
-                    return await self._opened(peer)
-                self._upgrades.used(warm)
-                return warm
+                return self.begin_on(peer) or await self._opened(peer)
         except TimeoutError:
             if warm := self.warm(peer):  # it came in while we dialed in vain
                 return warm

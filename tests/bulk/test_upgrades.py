@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
+import torch
+
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.upgrades import FIRST_PAUSE, LONGEST_PAUSE, Upgrades
+from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.errors import ConnectionLost, IctError, Unreachable
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, Mesh
+from tests.bulk.reducing import plan_of, tag
 
 Meshes = Callable[..., Mesh]
 PEER = PeerId("1" * 32)
@@ -195,3 +199,28 @@ async def test_the_last_way_is_not_let_go_when_something_else_begins(mesh: Meshe
         left = bulks[me]._pool.warm(other)
         assert left is not None
         assert left.relayed
+
+
+async def test_who_only_reduces_leaves_the_relay_as_well(mesh: Meshes) -> None:
+    """Regression: a collective whose connections were all there took them as they were."""
+    world = over_a_relay(mesh)
+    (a, b, _), bulks = world.names, world.bulks
+    plan = plan_of([a, b], "star", 4, 4)
+
+    async def reduce(attempt: int) -> None:
+        given, results = [torch.ones(4)], [[torch.zeros(4)] for _ in range(2)]
+        name, ends = tag(plan, attempt), ((0, bulks[a]), (1, bulks[b]))
+        await asyncio.gather(*(all_reduce(plan, n, given, results[n], me, name, op="sum") for n, me in ends))
+        assert all(bool((result == 2).all()) for (result,) in results)
+
+    def relayed() -> list[bool]:
+        return [way.relayed for way in (bulks[a]._pool.warm(b), bulks[b]._pool.warm(a)) if way is not None]
+
+    await reduce(1)
+    assert relayed() == [True, True]
+    world.blocked.clear()
+    await asyncio.sleep(FIRST_PAUSE)
+    await reduce(2)
+    await asyncio.sleep(0.1)
+    assert relayed() == [False, False]
+    await reduce(3)

@@ -137,4 +137,11 @@ MUTATIONS: Final = (
         "        elif (why := None or",
         ("bulk/test_giving_up.py::test_who_comes_after_its_connections_were_lost_hears_that_the_others_gave_up",),
     ),
+    Mutation(
+        "relayed-while-it-reduces",
+        "Who begins a collective on relayed connections looks for a direct way, as who asks for a connection does.",
+        "[self._pool.begin_on(peer) for peer in peers]",
+        "[self._pool.warm(peer) for peer in peers]",
+        ("bulk/test_upgrades.py::test_who_only_reduces_leaves_the_relay_as_well",),
+    ),
 )
