@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.collective import ANYBODY, Aborted, Attached, Call, Hold
+from ictp2p.bulk.collective import ANYBODY, MOST_WORDS, Aborted, Attached, Call, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import Desk
 from ictp2p.bulk.frames import Header, Kind
@@ -151,7 +151,7 @@ class Attaching:
     def give_up(self, tag: bytes, reason: str, suspects: Sequence[PeerId]) -> None:
         """A collective is over here, perhaps before it began: who begins it with us is told, unless we know why."""
         if (ANYBODY, tag) not in self._given_up:
-            self.forgo(tag, Aborted(reason[:512], tuple(suspects)), ANYBODY)
+            self.forgo(tag, Aborted(reason[:MOST_WORDS], tuple(suspects)), ANYBODY)
 
     def _note(self, peer: PeerId, tag: bytes, why: bytes) -> None:
         """A collective was given up here, of which the neighbour may have heard nothing."""

@@ -33,6 +33,8 @@ ANYBODY = PeerId("")
 DIFFER_SECONDS = 2.0
 """For which we wait to hear what a neighbour calls that calls something else; it may have ended."""
 MAX_ABORT = 8 * 1024
+MOST_WORDS = 512
+"""Characters of why a collective was given up that travel, and that are shown of what came."""
 ABORT_SECONDS = 1.0
 """That a connection has to send what it still holds of an aborted collective."""
 ABORT_SHARE = 3
@@ -300,7 +302,7 @@ class Hold:
         if why.call == self.call.words or not {*why.suspects} <= {me}:
             self._break(CallsDiffer(f"{peer}: {printable(why.reason)}", [PeerId(s) for s in why.suspects]))
         else:
-            self._break(CallsDiffer(f"{peer} calls {printable(why.call[:512])}, not {self.call.words}", [peer]))
+            self._break(CallsDiffer(f"{peer} calls {printable(why.call[:MOST_WORDS])}, not {self.call.words}", [peer]))
 
     def aborted(self, why: Aborted, me: PeerId) -> None:
         """The peer gave up; `me`: who we are."""
@@ -308,7 +310,7 @@ class Hold:
             self.differs(self.peer, why, me)
             return
         self._receiver.lost(
-            self.peer, f"gave up: {printable(why.reason)}"[:512], tuple(PeerId(s) for s in why.suspects)
+            self.peer, f"gave up: {printable(why.reason)}"[:MOST_WORDS], tuple(PeerId(s) for s in why.suspects)
         )
 
 
@@ -368,7 +370,9 @@ class Attached:
         slow line, which would be lost with it. What others have given it since is theirs.
         """
         for hold in self._holds.values():
-            body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects), hold.call.words if differ else ""))
+            body = msgspec.msgpack.encode(
+                Aborted(reason[:MOST_WORDS], tuple(suspects), hold.call.words if differ else "")
+            )
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
             self._given_up(hold.peer, hold.tag, body)
             if differ:
@@ -395,8 +399,8 @@ async def _sent(connection: BulkConnection, ours: int, turns: int) -> None:
     """Wait until a connection has sent so many bytes in all, for so many times `ABORT_SECONDS` while it gets on.
 
     That is seen from what arrives: the kernel takes more only once it has much room, which a slow line may take longer
-    to make (as in `liveness`). At 10 Mbit/s it was seen to take nothing for 1.2 s, and the other end to say every tenth
-    of a second that more was there.
+    to make (as in `liveness`). At 10 Mbit/s it was seen to take nothing for 1.2 s, and the other end to say every fifth
+    of a second at the latest that more was there.
     """
     for _ in range(turns):
         before = connection.acknowledged
